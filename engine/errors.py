@@ -13,7 +13,8 @@
     ├── NotSupported        understood, and not built yet          (501)
     └── Unusable            this server or setting cannot be worked with; fatal at start
 
-The first word of an error reply from a script is a code below; `from_reply` turns it into its class.
+The first word of an error reply from a script is a code below; `from_reply` turns it into its
+class.
 """
 
 from __future__ import annotations

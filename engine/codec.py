@@ -1,0 +1,257 @@
+"""How values become bytes in Redis, and back: the one door to orjson below the API.
+
+Job hash fields, and the scripts that change them after `create_jobs`:
+
+    state         a JobState                                        fire_due, pause_job, resume_job
+    plan          plan id
+    next_run_at   ms, or '' when no time is to come                 fire_due, resume_job
+    queue         queue name
+    overlap       an Overlap
+    target        JSON of the target, for the consumer
+    payload       the payload as it came, never decoded in Lua
+    retry         JSON of what differs from the default policy
+    definition    JSON [created_at, anchor_at, schedule_expr, timezone]
+    live          number of live executions                         all that start or end one
+    ran_at        nominal time of the last run by hand              run_job
+    x:<nominal>   one live execution (lua/lib/execution.lua)        all that start or end one
+
+Records in a job's history are JSON arrays. Of an attempt, with trailing nulls left out:
+`[nominal_at, outcome, attempt, deliveries, worker, started_after_ms, duration_ms, status_code,
+error]`, where the start is counted from the nominal time. Of times that were not fired:
+`[first_at, "skipped", last_at, count, exact, reason]`.
+"""
+
+from __future__ import annotations
+
+import base64
+import binascii
+from collections.abc import Mapping
+from dataclasses import asdict
+from typing import Any
+
+import orjson
+
+from engine.backoff import Retry
+from engine.errors import BadInput
+from engine.keys import LAYOUT_VERSION, Layout
+from engine.model import (
+    Delivery,
+    HttpTarget,
+    Job,
+    JobState,
+    LiveExecution,
+    Outcome,
+    Overlap,
+    Record,
+    SkipReason,
+    SkipRecord,
+    Target,
+    WorkerTarget,
+)
+
+Event = tuple[str, ...]
+MAX_ERROR_CHARS = 2_048
+
+
+def dump_target(target: Target) -> bytes:
+    if isinstance(target, WorkerTarget):
+        return b'{"type":"worker"}'
+    fields = asdict(target)
+    if not target.headers:
+        del fields["headers"]
+    return orjson.dumps(fields)
+
+
+def load_target(data: bytes) -> Target:
+    fields = orjson.loads(data)
+    return HttpTarget(**fields) if fields["type"] == "http" else WorkerTarget()
+
+
+def dump_retry(retry: Retry) -> bytes:
+    fields = retry.to_dict()
+    return orjson.dumps(fields) if fields else b""
+
+
+def load_retry(data: bytes) -> Retry:
+    return Retry.from_dict(orjson.loads(data)) if data else Retry()
+
+
+def dump_definition(job: Job) -> bytes:
+    return orjson.dumps([job.created_at, job.anchor_at, job.schedule_expr, job.timezone])
+
+
+def load_job(job_id: str, fields: Mapping[bytes, bytes]) -> Job:
+    """Return the job that a hash holds."""
+    created_at, anchor_at, schedule_expr, timezone = orjson.loads(fields[b"definition"])
+    return Job(
+        id=job_id,
+        plan_id=fields[b"plan"].decode(),
+        target=load_target(fields[b"target"]),
+        queue=fields[b"queue"].decode(),
+        created_at=created_at,
+        anchor_at=anchor_at,
+        schedule_expr=schedule_expr,
+        timezone=timezone,
+        payload=fields[b"payload"],
+        retry=load_retry(fields[b"retry"]),
+        overlap=Overlap(fields[b"overlap"].decode()),
+        state=JobState(fields[b"state"].decode()),
+        next_run_at=int(fields[b"next_run_at"] or 0) or None,
+    )
+
+
+def load_live(fields: Mapping[bytes, bytes]) -> list[LiveExecution]:
+    """Return the live executions that a job's hash holds, oldest nominal time first."""
+    live = []
+    for name, value in fields.items():
+        if name.startswith(b"x:"):
+            where, attempt, at = value.decode().split(":")
+            is_due = where == "due"
+            live.append(
+                LiveExecution(
+                    nominal_at=int(name[2:]),
+                    attempt=int(attempt),
+                    entry_id=None if is_due else at,
+                    due_at=int(at) if is_due else None,
+                )
+            )
+    return sorted(live, key=lambda execution: execution.nominal_at)
+
+
+def dump_record(record: Record | SkipRecord) -> bytes:
+    if isinstance(record, SkipRecord):
+        return orjson.dumps(
+            [
+                record.first_at,
+                "skipped",
+                record.last_at,
+                record.count,
+                int(record.exact),
+                record.reason,
+            ]
+        )
+    row = [
+        record.nominal_at,
+        record.outcome,
+        record.attempt,
+        record.deliveries,
+        record.worker,
+        record.started_at - record.nominal_at,
+        record.duration_ms,
+        record.status_code,
+        record.error[:MAX_ERROR_CHARS] if record.error else None,
+    ]
+    while row[-1] is None:
+        row.pop()
+    return orjson.dumps(row)
+
+
+def load_record(data: bytes) -> Record | SkipRecord:
+    nominal_at, outcome, *rest = orjson.loads(data)
+    if outcome == "skipped":
+        last_at, count, exact, reason = rest
+        return SkipRecord(nominal_at, last_at, count, SkipReason(reason), bool(exact))
+    attempt, deliveries, worker, started_after_ms, duration_ms, *more = rest
+    status_code, error = [*more, None, None][:2]
+    return Record(
+        nominal_at=nominal_at,
+        outcome=Outcome(outcome),
+        attempt=attempt,
+        deliveries=deliveries,
+        worker=worker,
+        started_at=nominal_at + started_after_ms,
+        duration_ms=duration_ms,
+        status_code=status_code,
+        error=error,
+    )
+
+
+def load_events(data: bytes) -> list[list[Any]]:
+    """Return the events of one ledger entry, each `[word, job or execution id, …]`."""
+    return [orjson.loads(line) for line in data.split(b"\n")]
+
+
+def load_delivery(
+    shard: int,
+    queue: str,
+    entry_id: bytes,
+    consumer: str,
+    deliveries: int,
+    fields: Mapping[bytes, bytes],
+) -> Delivery:
+    """Return what a ready stream's entry hands over."""
+    return Delivery(
+        shard=shard,
+        queue=queue,
+        entry_id=entry_id.decode(),
+        consumer=consumer,
+        deliveries=deliveries,
+        execution_id=fields[b"execution_id"].decode(),
+        attempt=int(fields[b"attempt"]),
+        due_at=int(fields[b"due_at"]),
+        target=fields[b"target"],
+        payload=fields[b"payload"],
+        retry=fields[b"retry"],
+    )
+
+
+def dump_lease(delivery: Delivery) -> str:
+    """Return the proof of a delivery as one opaque word, for workers that speak only HTTP."""
+    proof = [
+        delivery.shard,
+        delivery.queue,
+        delivery.entry_id,
+        delivery.consumer,
+        delivery.deliveries,
+        delivery.execution_id,
+        delivery.attempt,
+        delivery.due_at,
+        orjson.loads(delivery.retry) if delivery.retry else None,
+    ]
+    return base64.urlsafe_b64encode(orjson.dumps(proof)).decode().rstrip("=")
+
+
+def load_lease(text: str) -> Delivery:
+    """Return the delivery that a lease stands for, without target and payload. Refuses with
+    BadInput what is no lease.
+
+    Nothing in it is trusted: the script that completes compares it with the pending entry.
+    """
+    try:
+        proof = orjson.loads(base64.urlsafe_b64decode(text + "=" * (-len(text) % 4)))
+        shard, queue, entry_id, consumer, deliveries, execution_id, attempt, due_at, retry = proof
+        for value, kind in zip(proof, (int, str, str, str, int, str, int, int), strict=False):
+            if type(value) is not kind:
+                raise ValueError(kind)
+        retry_data = b"" if retry is None else dump_retry(Retry.from_dict(retry))
+    except (ValueError, TypeError, AttributeError, binascii.Error, BadInput):
+        raise BadInput(
+            "this is no lease; send the `lease` of the claim's answer as it came", field="lease"
+        ) from None
+    return Delivery(
+        shard,
+        queue,
+        entry_id,
+        consumer,
+        deliveries,
+        execution_id,
+        attempt,
+        due_at,
+        b"",
+        b"",
+        retry_data,
+    )
+
+
+def dump_layout(layout: Layout) -> bytes:
+    return orjson.dumps({"version": LAYOUT_VERSION, "hash": "crc32", "tags": layout.tags})
+
+
+def load_layout(data: bytes) -> tuple[Any, Layout]:
+    """Return (version, layout) of what `wc:layout` holds."""
+    fields = orjson.loads(data)
+    return fields["version"], Layout(tuple(fields["tags"]))
+
+
+def dump_json(value: object) -> bytes:
+    return orjson.dumps(value)

@@ -1,0 +1,90 @@
+"""Settings: read from `WATERCLOCK_…` variables once, checked once, passed on as one value.
+
+Only `Config.from_env` reads the environment. The field's name is the variable's in lower case; the
+table in README is checked against this file.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Self
+
+from pydantic import Field, ValidationError, model_validator
+from pydantic_settings import BaseSettings, SettingsConfigDict
+
+from engine.errors import Unusable
+
+
+class Config(BaseSettings):
+    model_config = SettingsConfigDict(env_prefix="WATERCLOCK_", frozen=True, extra="forbid")
+
+    redis_url: str = Field(
+        "redis://127.0.0.1:6379/0", description="the server: `redis://`, `rediss://` or `unix://`"
+    )
+    api_url: str = Field(
+        "http://127.0.0.1:8787", description="where the command line finds the API"
+    )
+    data_dir: Path = Field(
+        Path(".waterclock"), description="where `up` keeps its own server's data"
+    )
+    server_bin: str | None = Field(None, description="the server binary that `up` starts")
+    host: str = Field("127.0.0.1", description="the address on which the API listens")
+    port: int = Field(8787, ge=0, le=65_535, description="the port on which the API listens")
+    shards: int = Field(
+        16, ge=1, le=256, description="partitions of the jobs; fixed when the first process starts"
+    )
+    tick_ms: int = Field(
+        50, ge=1, le=1_000, description="the longest sleep of a scheduler between two looks"
+    )
+    batch: int = Field(
+        250, ge=1, le=1_000, description="due members that one script fires at the most"
+    )
+    lease_ttl_ms: int = Field(
+        10_000, ge=300, le=300_000, description="how long a shard stays with a silent scheduler"
+    )
+    execution_lease_ms: int = Field(
+        10_000, ge=300, le=300_000, description="how long a delivery stays with a silent worker"
+    )
+    max_deliveries: int = Field(
+        5, ge=1, le=1_000, description="deliveries of one attempt before it is poison"
+    )
+    max_ready: int = Field(
+        1_000_000,
+        ge=16,
+        description="entries of a queue above which its due jobs wait in the index",
+    )
+    history_limit: int = Field(50, ge=1, le=10_000, description="records kept per job")
+    ledger_limit: int = Field(2_000, ge=100, description="entries kept in each shard's ledger")
+    worker_concurrency: int = Field(
+        100, ge=1, le=10_000, description="executions that a worker runs at once"
+    )
+    worker_queues: str = Field(
+        "http", description="queues that a worker reads, with commas between"
+    )
+    shutdown_ms: int = Field(
+        10_000, ge=0, description="how long a stopping process waits for running work"
+    )
+
+    @model_validator(mode="after")
+    def _check_lease(self) -> Self:
+        if self.lease_ttl_ms < 6 * self.tick_ms:
+            raise ValueError(
+                "lease_ttl_ms must be at least six times tick_ms: a lease is renewed each third"
+            )
+        return self
+
+    @classmethod
+    def from_env(cls, **overrides: object) -> Config:
+        """Return the settings from the environment, with `overrides` on top (None means not given).
+
+        Refuses with Unusable, naming each variable that is wrong and why.
+        """
+        given = {name: value for name, value in overrides.items() if value is not None}
+        try:
+            return cls(**given)  # type: ignore[arg-type]
+        except ValidationError as error:
+            wrong = "; ".join(
+                ".".join(f"WATERCLOCK_{part}".upper() for part in e["loc"]) + ": " + e["msg"]
+                for e in error.errors(include_input=False)
+            )
+            raise Unusable(f"settings: {wrong}") from None

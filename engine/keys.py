@@ -1,0 +1,163 @@
+"""Every Redis key, spelled once, with the type of what it holds.
+
+All keys of a shard carry the shard's hash tag in braces, right after the prefix, so that they share
+a cluster slot and one script may touch them all. Text that a user chose stands after the tag, where
+it cannot pick a slot. Scripts get these names in KEYS, or a prefix in ARGV where a batch touches a
+key per job.
+"""
+
+from __future__ import annotations
+
+import binascii
+import string
+import zlib
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import cached_property
+
+LAYOUT = "wc:layout"
+"""string: JSON `{version, hash, tags}`, written once; every process reads it (see `Layout`)."""
+
+SCHEDULERS = "wc:schedulers"
+"""zset: scheduler name → the server time at which it counts as gone. How shards are shared out."""
+
+GROUP = "workers"
+"""The one consumer group of every ready stream."""
+
+LAYOUT_VERSION = 1
+SLOTS = 16_384
+BUCKET_MS = 60_000
+HELD = "@"
+"""First character of the bucket in which a full queue's due members wait for room."""
+
+
+def bucket_of(due_at: int) -> str:
+    """Return the name of the bucket (a minute of the due index) that holds `due_at`."""
+    return str(due_at // BUCKET_MS)
+
+
+@dataclass(frozen=True)
+class Shard:
+    """The keys of one shard."""
+
+    index: int
+    tag: str
+
+    def _key(self, rest: str) -> str:
+        return f"wc:{{{self.tag}}}:{rest}"
+
+    # One key each
+
+    @cached_property
+    def jobs(self) -> str:
+        """zset, all scores 0: the shard's job ids in byte order, for lists and prefix search."""
+        return self._key("jobs")
+
+    @cached_property
+    def plans(self) -> str:
+        """hash: plan id → canonical plan."""
+        return self._key("plans")
+
+    @cached_property
+    def buckets(self) -> str:
+        """zset: the open buckets by minute; a full queue's bucket (`@<queue>`) has score +inf."""
+        return self._key("buckets")
+
+    @cached_property
+    def lease(self) -> str:
+        """string with a TTL: the holder, a scheduler's name."""
+        return self._key("lease")
+
+    @cached_property
+    def fence(self) -> str:
+        """hash: `token` and `holder` of the newest lease ever granted."""
+        return self._key("fence")
+
+    @cached_property
+    def dead(self) -> str:
+        """zset: dead-lettered execution ids by time."""
+        return self._key("dead")
+
+    @cached_property
+    def ledger(self) -> str:
+        """stream, capped: field `events`, JSON lines of all that happened."""
+        return self._key("ledger")
+
+    # One key per job, bucket or queue: a prefix and what follows it
+
+    @cached_property
+    def job_prefix(self) -> str:
+        return self._key("job:")
+
+    @cached_property
+    def runs_prefix(self) -> str:
+        return self._key("runs:")
+
+    @cached_property
+    def due_prefix(self) -> str:
+        return self._key("due:")
+
+    @cached_property
+    def ready_prefix(self) -> str:
+        return self._key("ready:")
+
+    def job(self, job_id: str) -> str:
+        """hash: one job (fields in codec.py)."""
+        return self.job_prefix + job_id
+
+    def runs(self, job_id: str) -> str:
+        """list, capped: the job's last records, newest first."""
+        return self.runs_prefix + job_id
+
+    def due(self, bucket: str) -> str:
+        """zset: members `<plan id>|<job id>`, or `<execution id>` for an attempt, by due time."""
+        return self.due_prefix + bucket
+
+    def ready(self, queue: str) -> str:
+        """stream: executions waiting for a worker, with consumer group `workers`."""
+        return self.ready_prefix + queue
+
+
+@dataclass(frozen=True)
+class Layout:
+    """How the deployment is cut into shards: fixed when the first process starts."""
+
+    tags: tuple[str, ...]
+
+    @cached_property
+    def shards(self) -> tuple[Shard, ...]:
+        return tuple(Shard(index, tag) for index, tag in enumerate(self.tags))
+
+    def shard_of(self, job_id: str) -> Shard:
+        """Return the shard of a job: CRC-32 (IEEE 802.3) of its id, modulo the number of shards."""
+        return self.shards[zlib.crc32(job_id.encode()) % len(self.tags)]
+
+
+def slot_of(tag: str) -> int:
+    """Return the cluster slot of a hash tag: CRC-16/XMODEM modulo 16,384."""
+    return binascii.crc_hqx(tag.encode(), 0) % SLOTS
+
+
+def spread_tags(count: int) -> tuple[str, ...]:
+    """Return `count` short hash tags whose slots lie evenly over 0–16,383, one in each equal slice.
+
+    So a cluster whose masters own equal ranges of slots gives each an even share of the shards.
+    """
+    tags: dict[int, str] = {}
+    for tag in _short_words():
+        # The middle half of a slice: ranges that are cut a little differently still split shards
+        # evenly.
+        position = slot_of(tag) * count / SLOTS
+        if 0.25 <= position % 1 < 0.75:
+            tags.setdefault(int(position), tag)
+        if len(tags) == count:
+            break
+    return tuple(tags[index] for index in range(count))
+
+
+def _short_words() -> Iterator[str]:
+    alphabet = string.ascii_lowercase + string.digits
+    words = [""]
+    while True:
+        words = [word + letter for word in words for letter in alphabet]
+        yield from words

@@ -1,0 +1,81 @@
+"""Storage: the only code that talks to Redis. Functions are named after their script in lua/.
+
+Reading order: connection (clients), server (what kind it is), then jobs, due, leases, executions.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any
+
+from engine import codec
+from engine.config import Config
+from engine.errors import Unusable
+from engine.keys import LAYOUT, LAYOUT_VERSION, Layout, spread_tags
+from engine.plan import Plan
+from engine.scripts import Scripts
+from engine.store.connection import connect
+from engine.store.server import check_server
+
+BLOCK_MS = 2_000
+
+
+@dataclass(slots=True)
+class Store:
+    """A connection to one deployment: clients, scripts, layout, and the limits that scripts get.
+
+    `reader` is for blocking reads alone. Both are `redis.asyncio.Redis`, whose annotations do not
+    know that replies are bytes here. Close it when done, or use it with `async with`.
+    """
+
+    client: Any
+    reader: Any
+    scripts: Scripts
+    layout: Layout
+    config: Config
+    plans: dict[str, Plan] = field(default_factory=dict)
+    """Plans by id, as far as they were read. A plan never changes."""
+
+    @classmethod
+    async def open(cls, config: Config) -> Store:
+        """Connect, check the server, and read the layout (or write it, if this is the first
+        process).
+
+        Raises Unusable for an unfit server or another layout version, and the driver's errors when
+        there is none to reach.
+        """
+        client = connect(config.redis_url)
+        try:
+            await check_server(client)
+            layout = await _read_layout(client, config.shards)
+        except BaseException:
+            await client.aclose()
+            raise
+        reader = connect(config.redis_url, block_ms=BLOCK_MS)
+        return cls(client, reader, Scripts(client), layout, config)
+
+    async def close(self) -> None:
+        await self.reader.aclose()
+        await self.client.aclose()
+
+    async def __aenter__(self) -> Store:
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        await self.close()
+
+    @property
+    def max_ready(self) -> int:
+        """The most entries of one queue in one shard."""
+        return max(1, self.config.max_ready // len(self.layout.shards))
+
+
+async def _read_layout(client: Any, shards: int) -> Layout:
+    await client.set(LAYOUT, codec.dump_layout(Layout(spread_tags(shards))), nx=True)
+    version, layout = codec.load_layout(await client.get(LAYOUT))
+    if version != LAYOUT_VERSION:
+        raise Unusable(
+            f"this server holds a deployment of layout version {version}, and this Waterclock"
+            f" speaks version {LAYOUT_VERSION}; use the release that wrote it, or another server or database"
+        )
+    return layout

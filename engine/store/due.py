@@ -1,0 +1,168 @@
+"""The due index: look at what is due, and commit what was proposed about it."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from engine import codec
+from engine.keys import HELD, Shard, bucket_of
+from engine.model import SkipReason, SkipRecord
+from engine.plan import Plan, Proposal
+from engine.store import Store
+
+Member = tuple[bytes, int]
+"""A member of the due index, and its due time."""
+
+
+@dataclass(frozen=True, slots=True)
+class Slice:
+    """Due members of one bucket, oldest first."""
+
+    bucket: str
+    members: list[Member]
+
+
+@dataclass(frozen=True, slots=True)
+class Peek:
+    """What is due in a shard. `earliest_at` is the oldest time of the index, due or not; None if it
+    is empty."""
+
+    earliest_at: int | None
+    slices: list[Slice]
+
+
+@dataclass(slots=True)
+class Group:
+    """Due jobs that share plan and due time, and what is proposed for them."""
+
+    due_at: int
+    proposal: Proposal
+    members: list[bytes]
+
+
+@dataclass(frozen=True, slots=True)
+class Fired:
+    """How many members of a commit went which way."""
+
+    fired: int = 0
+    overlap: int = 0
+    held: int = 0
+    stale: int = 0
+
+
+async def peek_due(store: Store, shards: Sequence[Shard], now: int) -> list[Peek | Exception]:
+    """Return what is due in each shard, `batch` members a bucket at the most; an exception where a
+    look failed."""
+    config = store.config
+    replies = await store.scripts.run_many(
+        [
+            (
+                "peek_due",
+                [shard.buckets],
+                [shard.due_prefix, shard.ready_prefix, now, config.batch, store.max_ready],
+            )
+            for shard in shards
+        ]
+    )
+    return [reply if isinstance(reply, Exception) else _read_peek(reply) for reply in replies]
+
+
+def _read_peek(reply: list[bytes | list[bytes]]) -> Peek:
+    earliest, *rest = reply
+    slices = []
+    for bucket, flat in zip(rest[::2], rest[1::2], strict=True):
+        assert isinstance(bucket, bytes)
+        assert isinstance(flat, list)
+        # A score is a float in text, and 13 digits are exact in one.
+        members = [(m, int(float(s))) for m, s in zip(flat[::2], flat[1::2], strict=True)]
+        slices.append(Slice(bucket.decode(), members))
+    assert isinstance(earliest, bytes)
+    return Peek(int(float(earliest)) if earliest else None, slices)
+
+
+async def read_plans(store: Store, shard: Shard, plan_ids: set[str]) -> None:
+    """Read into `store.plans` those plans that are not there yet. Ids that the shard does not know
+    stay unknown."""
+    missing = sorted(plan_ids - store.plans.keys())
+    if missing:
+        for plan_id, data in zip(
+            missing, await store.client.hmget(shard.plans, missing), strict=True
+        ):
+            if data is not None:
+                store.plans[plan_id] = Plan.from_canonical(data)
+
+
+async def fire_due(
+    store: Store, shard: Shard, token: str, holder: str, bucket: str, groups: Sequence[Group]
+) -> Fired:
+    """Commit what was proposed for due jobs of one bucket. Raises Fenced if the lease has gone to
+    another."""
+    config = store.config
+    args: list[str | bytes | int] = [
+        token,
+        holder,
+        bucket,
+        shard.job_prefix,
+        shard.due_prefix,
+        shard.ready_prefix,
+        shard.runs_prefix,
+        store.max_ready,
+        config.history_limit,
+        config.ledger_limit,
+    ]
+    for group in groups:
+        proposal = group.proposal
+        next_at = proposal.next_at
+        args += [
+            group.due_at,
+            "" if proposal.nominal_at is None else proposal.nominal_at,
+            "" if next_at is None else next_at,
+            "" if next_at is None else bucket_of(next_at),
+            _skip_record(proposal),
+            len(group.members),
+            *group.members,
+        ]
+    keys = [shard.fence, shard.buckets, shard.due(bucket), shard.ledger]
+    return Fired(*await store.scripts.run("fire_due", keys, args))
+
+
+def _skip_record(proposal: Proposal) -> bytes:
+    skipped = proposal.skipped
+    if skipped is None:
+        return b""
+    return codec.dump_record(
+        SkipRecord(
+            skipped.first_at,
+            skipped.last_at,
+            skipped.count,
+            SkipReason(skipped.reason),
+            skipped.exact,
+        )
+    )
+
+
+async def fire_attempts(
+    store: Store, shard: Shard, token: str, holder: str, bucket: str, members: Sequence[Member]
+) -> Fired:
+    """Offer attempts whose time has come. Raises Fenced if the lease has gone to another."""
+    args: list[str | bytes | int] = [
+        token,
+        holder,
+        bucket,
+        shard.job_prefix,
+        shard.due_prefix,
+        shard.ready_prefix,
+        store.max_ready,
+        store.config.ledger_limit,
+    ]
+    for member, due_at in members:
+        args += [due_at, member]
+    keys = [shard.fence, shard.buckets, shard.due(bucket), shard.ledger]
+    offered, held, stale = await store.scripts.run("fire_attempts", keys, args)
+    return Fired(fired=offered, held=held, stale=stale)
+
+
+def is_held(bucket: str) -> bool:
+    """Whether a bucket holds what waits for room in its queue."""
+    return bucket.startswith(HELD)

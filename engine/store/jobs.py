@@ -1,0 +1,193 @@
+"""Jobs: register, read, list, run, pause, resume, delete."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+from engine import codec
+from engine.errors import NotFound, WrongState
+from engine.keys import Shard
+from engine.model import Job, JobState, LiveExecution, SkipReason, SkipRecord
+from engine.plan import Misfire, Plan, propose
+from engine.registration import Registration
+from engine.store import Store
+
+MAX_PAGE = 1_000
+
+
+@dataclass(frozen=True, slots=True)
+class StoredJob:
+    """A job as it stands, with its plan and what is live of it."""
+
+    job: Job
+    plan: Plan
+    live: list[LiveExecution]
+
+
+async def create_jobs(store: Store, registrations: Sequence[Registration]) -> list[bool]:
+    """Store jobs; return for each whether it is new. A job whose id exists is left as it is.
+
+    Atomic for the jobs of one shard, not over shards.
+    """
+    by_shard: dict[Shard, list[int]] = {}
+    for at, registration in enumerate(registrations):
+        by_shard.setdefault(store.layout.shard_of(registration.job.id), []).append(at)
+    created = [False] * len(registrations)
+    for shard, places in by_shard.items():
+        reply = await _create_in_shard(store, shard, [registrations[at] for at in places])
+        for at, is_new in zip(places, reply, strict=True):
+            created[at] = bool(is_new)
+    return created
+
+
+async def _create_in_shard(
+    store: Store, shard: Shard, registrations: list[Registration]
+) -> list[int]:
+    plans = {r.plan.id: r.plan for r in registrations}
+    args: list[str | bytes | int] = [
+        shard.job_prefix,
+        shard.due_prefix,
+        shard.ready_prefix,
+        store.max_ready,
+        store.config.ledger_limit,
+        len(plans),
+    ]
+    for plan in plans.values():
+        args += [plan.id, plan.canonical]
+    for registration in registrations:
+        job, run_at = registration.job, registration.run_at
+        args += [
+            job.id,
+            job.plan_id,
+            "" if job.next_run_at is None else job.next_run_at,
+            "" if run_at is None else run_at,
+            job.queue,
+            job.overlap,
+            codec.dump_target(job.target),
+            job.payload,
+            codec.dump_retry(job.retry),
+            codec.dump_definition(job),
+        ]
+    keys = [shard.jobs, shard.plans, shard.buckets, shard.ledger]
+    reply: list[int] = await store.scripts.run("create_jobs", keys, args)
+    return reply
+
+
+async def get_job(store: Store, job_id: str) -> StoredJob:
+    """Return a job. Raises NotFound."""
+    shard = store.layout.shard_of(job_id)
+    fields = await store.client.hgetall(shard.job(job_id))
+    if not fields:
+        raise _not_found(job_id)
+    return await _with_plan(store, shard, codec.load_job(job_id, fields), codec.load_live(fields))
+
+
+async def _with_plan(store: Store, shard: Shard, job: Job, live: list[LiveExecution]) -> StoredJob:
+    plan = store.plans.get(job.plan_id)
+    if plan is None:
+        data = await store.client.hget(shard.plans, job.plan_id)
+        if data is None:
+            raise NotFound(f"job {job.id} names a plan that this server does not hold")
+        plan = store.plans[job.plan_id] = Plan.from_canonical(data)
+    return StoredJob(job, plan, live)
+
+
+async def list_jobs(
+    store: Store, *, after: str = "", prefix: str = "", limit: int = 100
+) -> tuple[list[StoredJob], str | None]:
+    """Return jobs in byte order of their ids, and the id to go on after, None at the end.
+
+    `after` is the last id of the page before. A page holds `limit` jobs, 1,000 at the most.
+    """
+    limit = min(limit, MAX_PAGE)
+    # An id's characters are all below `~`, so prefix + `~` is past every id that begins so.
+    start = f"({after}" if after >= prefix and after else (f"[{prefix}" if prefix else "-")
+    stop = f"({prefix}~" if prefix else "+"
+    pipe = store.client.pipeline(transaction=False)
+    for shard in store.layout.shards:
+        pipe.zrange(shard.jobs, start, stop, bylex=True, offset=0, num=limit + 1)
+    ids = sorted(job_id.decode() for found in await pipe.execute() for job_id in found)
+    page = ids[:limit]
+    pipe = store.client.pipeline(transaction=False)
+    for job_id in page:
+        pipe.hgetall(store.layout.shard_of(job_id).job(job_id))
+    jobs = []
+    for job_id, fields in zip(page, await pipe.execute() if page else [], strict=True):
+        if fields:  # else deleted between the two reads
+            job, live = codec.load_job(job_id, fields), codec.load_live(fields)
+            jobs.append(await _with_plan(store, store.layout.shard_of(job_id), job, live))
+    return jobs, page[-1] if len(ids) > limit else None
+
+
+async def run_job(store: Store, job_id: str, now: int) -> str:
+    """Start an execution now; return its id. Raises NotFound."""
+    shard = store.layout.shard_of(job_id)
+    keys = [shard.job(job_id), shard.buckets, shard.ledger]
+    limits = [store.max_ready, store.config.ledger_limit]
+    reply: bytes = await store.scripts.run(
+        "run_job", keys, [job_id, now, shard.due_prefix, shard.ready_prefix, *limits]
+    )
+    return reply.decode()
+
+
+async def pause_job(store: Store, job_id: str) -> None:
+    """Keep a job from firing until it is resumed. Raises NotFound, or WrongState unless it is
+    active."""
+    shard = store.layout.shard_of(job_id)
+    keys = [shard.job(job_id), shard.buckets, shard.ledger]
+    await store.scripts.run(
+        "pause_job", keys, [job_id, shard.due_prefix, store.config.ledger_limit]
+    )
+
+
+async def resume_job(store: Store, job_id: str, now: int, *, skip_missed: bool) -> None:
+    """Let a paused job fire again. Raises NotFound, or WrongState unless it is paused.
+
+    What the pause kept from firing is skipped, with a record, or left to the job's own misfire
+    policy.
+    """
+    stored = await get_job(store, job_id)
+    job, paused_at = stored.job, stored.job.next_run_at
+    if job.state is not JobState.PAUSED or paused_at is None:
+        raise WrongState(f"job {job_id} is {job.state}; only a paused job can be resumed")
+    next_at: int | None = paused_at
+    skipped = b""
+    if skip_missed and paused_at <= now:
+        # As if no time that has passed could be on time.
+        skipping = replace(stored.plan, misfire=Misfire("skip", grace_ms=0))
+        proposal = propose(skipping, paused_at, now + 1)
+        next_at = proposal.next_at
+        if proposal.skipped:
+            s = proposal.skipped
+            skipped = codec.dump_record(
+                SkipRecord(s.first_at, s.last_at, s.count, SkipReason.PAUSED, s.exact)
+            )
+    shard = store.layout.shard_of(job_id)
+    await store.scripts.run(
+        "resume_job",
+        [shard.job(job_id), shard.buckets, shard.runs(job_id), shard.ledger],
+        [
+            job_id,
+            paused_at,
+            "" if next_at is None else next_at,
+            skipped,
+            shard.due_prefix,
+            store.config.history_limit,
+            store.config.ledger_limit,
+        ],
+    )
+
+
+async def delete_job(store: Store, job_id: str) -> None:
+    """Delete a job with its history and all that nobody has started yet. Raises NotFound."""
+    shard = store.layout.shard_of(job_id)
+    await store.scripts.run(
+        "delete_job",
+        [shard.job(job_id), shard.jobs, shard.runs(job_id), shard.buckets, shard.ledger],
+        [job_id, shard.due_prefix, shard.ready_prefix, store.config.ledger_limit],
+    )
+
+
+def _not_found(job_id: str) -> NotFound:
+    return NotFound(f"there is no job {job_id}")

@@ -1,0 +1,58 @@
+"""Leases of shards, and which schedulers there are."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from engine.keys import SCHEDULERS, Shard
+from engine.store import Store
+
+
+@dataclass(frozen=True, slots=True)
+class Grant:
+    """The answer to asking for a lease. `token` is the fencing token, '' if somebody else holds the
+    lease."""
+
+    token: str
+    ttl_left_ms: int
+
+
+async def acquire_lease(store: Store, shards: list[Shard], holder: str) -> list[Grant]:
+    """Take or extend the leases of `shards`; return a grant for each. Raises what a call failed
+    with."""
+    ttl_ms = store.config.lease_ttl_ms
+    replies = await store.scripts.run_many(
+        [("acquire_lease", [s.lease, s.fence], [holder, ttl_ms]) for s in shards]
+    )
+    for reply in replies:
+        if isinstance(reply, Exception):
+            raise reply
+    return [Grant(token.decode(), int(left)) for token, left in replies]
+
+
+async def release_lease(store: Store, shard: Shard, holder: str) -> bool:
+    """Give one lease back; return whether it was the caller's."""
+    return bool(await store.scripts.run("release_lease", [shard.lease], [holder]))
+
+
+async def read_holders(store: Store) -> list[str | None]:
+    """Return each shard's holder, None where nobody holds it."""
+    pipe = store.client.pipeline(transaction=False)
+    for shard in store.layout.shards:
+        pipe.get(shard.lease)
+    return [holder and holder.decode() for holder in await pipe.execute()]
+
+
+async def announce_scheduler(store: Store, holder: str, now: int) -> list[str]:
+    """Count `holder` as alive for one lease TTL; return all who are, in order of name."""
+    pipe = store.client.pipeline(transaction=False)
+    pipe.zremrangebyscore(SCHEDULERS, "-inf", now)
+    pipe.zadd(SCHEDULERS, {holder: now + store.config.lease_ttl_ms})
+    pipe.zrange(SCHEDULERS, 0, -1)
+    *_, names = await pipe.execute()
+    return sorted(name.decode() for name in names)
+
+
+async def forget_scheduler(store: Store, holder: str) -> None:
+    """Take a scheduler that stops off the list of live ones."""
+    await store.client.zrem(SCHEDULERS, holder)

@@ -1,0 +1,68 @@
+-- Register jobs of one shard: each into its hash, the list of ids and the due index, or straight into its queue.
+-- Safe because: an id that exists is left as it is, and a plan id never comes to mean another plan.
+-- KEYS: jobs plans buckets ledger
+-- ARGV: job_prefix due_prefix ready_prefix max_ready ledger_limit plan_count plans_and_jobs...
+--       `plan_count` pairs plan_id canonical, then jobs of ten values each:
+--       id plan_id next_run_at run_at queue overlap target payload retry definition
+--       next_run_at '' means that the job has no time to come; run_at is the nominal time of an execution to start now, or ''
+-- Reply: {1 or 0, …} for each job: registered, or its id exists
+-- Error: CONFLICT
+--@include lib/start
+--@include lib/records
+local jobs = KEYS[1]
+local plans = KEYS[2]
+local buckets = KEYS[3]
+local ledger = KEYS[4]
+local job_prefix = ARGV[1]
+local due_prefix = ARGV[2]
+local ready_prefix = ARGV[3]
+local max_ready = tonumber(ARGV[4])
+local ledger_limit = tonumber(ARGV[5])
+local plan_count = tonumber(ARGV[6])
+local first_plan = 7
+local first_job = first_plan + 2 * plan_count
+
+redis.call('EXISTS', jobs, plans, buckets, ledger)
+for n = first_plan, first_job - 1, 2 do
+  local known = redis.call('HGET', plans, ARGV[n])
+  if known and known ~= ARGV[n + 1] then
+    return redis.error_reply('CONFLICT plan id ' .. ARGV[n] .. ' stands for another plan already')
+  end
+end
+local reply, room, seen = {}, {}, {}
+for n = first_job, #ARGV, 10 do
+  local id, next_run_at, run_at, queue = ARGV[n], ARGV[n + 2], ARGV[n + 3], ARGV[n + 4]
+  local is_new = not seen[id] and redis.call('EXISTS', job_prefix .. id) == 0
+  seen[id] = true
+  touch_due(buckets, due_prefix, next_run_at, queue)
+  reply[#reply + 1] = is_new and 1 or 0
+  room[n] = is_new and run_at ~= '' and take_room(room, ready_prefix .. queue, max_ready)
+end
+
+for n = first_plan, first_job - 1, 2 do
+  redis.call('HSET', plans, ARGV[n], ARGV[n + 1])
+end
+local events = {}
+for n = first_job, #ARGV, 10 do
+  local id, plan_id, next_run_at, run_at, queue, overlap, target, payload, retry, definition = unpack(ARGV, n, n + 9)
+  if reply[(n - first_job) / 10 + 1] == 1 then
+    local key = job_prefix .. id
+    redis.call('HSET', key, 'state', next_run_at == '' and 'completed' or 'active', 'plan', plan_id, 'next_run_at',
+      next_run_at, 'queue', queue, 'overlap', overlap, 'target', target, 'payload', payload, 'retry', retry,
+      'definition', definition)
+    redis.call('ZADD', jobs, 0, id)
+    events[#events + 1] = '["created","' .. id .. '"]'
+    if next_run_at ~= '' then
+      add_due(buckets, due_prefix, bucket_of(next_run_at), { next_run_at, plan_id .. '|' .. id })
+    end
+    if run_at ~= '' then
+      local execution_id = id .. '@' .. run_at
+      local live = start_now(room[n], buckets, due_prefix, ready_prefix .. queue, execution_id, run_at, queue, target,
+        payload, retry)
+      redis.call('HSET', key, 'x:' .. run_at, live, 'live', 1)
+      events[#events + 1] = offered_event(execution_id, 1, run_at, queue)
+    end
+  end
+end
+add_events(ledger, ledger_limit, events)
+return reply

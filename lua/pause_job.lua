@@ -1,0 +1,30 @@
+-- Take a job out of the due index until it is resumed. Executions that are live go on.
+-- `next_run_at` stays: it is the first time that the pause keeps from firing.
+-- Safe because: firing needs state `active`; index and state change together.
+-- KEYS: job buckets ledger
+-- ARGV: id due_prefix ledger_limit
+-- Reply: OK
+-- Error: NOT_FOUND WRONG_STATE
+--@include lib/due
+--@include lib/records
+local job = KEYS[1]
+local buckets = KEYS[2]
+local ledger = KEYS[3]
+local id = ARGV[1]
+local due_prefix = ARGV[2]
+local ledger_limit = tonumber(ARGV[3])
+
+local state, next_run_at, plan, queue = unpack(redis.call('HMGET', job, 'state', 'next_run_at', 'plan', 'queue'), 1, 4)
+if not state then
+  return redis.error_reply('NOT_FOUND there is no job ' .. id)
+end
+if state ~= 'active' then
+  return redis.error_reply('WRONG_STATE job ' .. id .. ' is ' .. state .. '; only an active job can be paused')
+end
+touch_due(buckets, due_prefix, next_run_at, queue)
+redis.call('EXISTS', ledger)
+
+forget_due(buckets, due_prefix, next_run_at, queue, plan .. '|' .. id)
+redis.call('HSET', job, 'state', 'paused')
+add_events(ledger, ledger_limit, { '["paused","' .. id .. '"]' })
+return redis.status_reply('OK')
