@@ -127,13 +127,13 @@ _USER = re.compile(r"[A-Za-z_][\w.@-]*\$?", re.ASCII)
 # `load_env`: either side may be quoted, nothing is escaped, a `#` is part of the value.
 _VARIABLE = re.compile(
     r"""(?:"([^"=]+)"|'([^'=]+)'|([^\s"'=][^\s=]*))"""
-    r"""[ \t]*=[ \t]*"""
+    r"""[ \t]*=[ \t]*+"""  # a blank given back would be an unquoted value
     r"""(?:"([^"]*)"|'([^']*)'|([^"'].*)?)"""
 )
 _LIKE_A_VARIABLE = re.compile(r"([A-Za-z_]\w*)[ \t]*=(.*)")
 
 # `do_command`: in the command a backslash guards any character, in the input only a `%`.
-_COMMAND_AND_INPUT = re.compile(r"((?:[^\\%]|\\.?)*+)(?:%(.*))?")
+_COMMAND_AND_INPUT = re.compile(r"((?:[^\\%]|\\.?)*)(?:%(.*))?")
 _GUARDED = re.compile(r"\\(.)")
 _PERCENT = re.compile(r"\\?%")
 

@@ -47,9 +47,7 @@ PR_SET_PDEATHSIG would serve Linux alone, needs a `preexec_fn`, which is unsafe 
 fires when the *thread* that spawned the server ends.
 """
 
-_SOCKET_PATH_LIMIT = 103
-"""Bytes in the path of a Unix socket: 104 with the closing NUL on macOS, 108 on Linux."""
-
+_SOCKET_PATH_LIMIT = 103  # bytes: 104 with the closing NUL on macOS, 108 on Linux
 _LOCK_WAIT_MS = 3_000
 _SILENCE_LIMIT_MS = 30_000
 _POLL_S = 0.005
@@ -101,9 +99,7 @@ class EmbeddedServer:
         """
         self.data_dir = data_dir.absolute()
         self._binary = binary
-        self._port = port
-        self._appendonly = appendonly
-        self._extra = tuple(extra)
+        self._port, self._appendonly, self._extra = port, appendonly, tuple(extra)
         self._socket = _socket_path(self.data_dir)
         self.url = f"unix://{quote(str(self._socket))}"
         """The Redis URL of the Unix socket: the same at every start on this directory."""
@@ -114,9 +110,9 @@ class EmbeddedServer:
     @property
     def pid(self) -> int:
         """The server's process id; raises RuntimeError before `start` and after `stop`."""
-        if self._process is None:
-            raise RuntimeError("the embedded server is not started")
-        return self._process.pid
+        if self._process:
+            return self._process.pid
+        raise RuntimeError("the embedded server is not started")
 
     def alive(self) -> bool:
         """Return whether the server process runs."""
@@ -133,8 +129,7 @@ class EmbeddedServer:
         """Return the server's URL once it answers; loading a large data set can take minutes.
 
         Does nothing if it already runs. Raises Unusable if there is no server binary, if the
-        directory is in use or cannot be used, or if the server exits or stays silent; then with
-        the end of its log.
+        directory is in use or unusable, or, with the server's log, if that exits or stays silent.
         """
         if self.alive():
             return self.url
@@ -179,6 +174,7 @@ class EmbeddedServer:
         while True:
             try:
                 fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                break
             except BlockingIOError:
                 if time.monotonic() < deadline:
                     time.sleep(_POLL_S)
@@ -187,11 +183,9 @@ class EmbeddedServer:
                 pid, _, url = lock.read().strip().partition(" ")
                 raise Unusable(
                     f"data directory {self.data_dir} is in use by server pid {pid or 'unknown'};"
-                    " stop it, choose another --data-dir,"
-                    f" or connect with --redis-url {url or self.url}"
+                    f" stop it, choose another --data-dir, or use --redis-url {url or self.url}"
                 ) from None
-            lock.truncate(0)
-            return
+        lock.truncate(0)
 
     def _spawn(self, binary: Path, lock: IO[str]) -> None:
         """Start the server and its watchdog, and write down in the lock file who holds it."""
@@ -270,7 +264,7 @@ class EmbeddedServer:
     def _ask(self, command: str) -> str:
         """Return the server's reply: the text of a bulk reply, or the one line of any other.
 
-        Spoken by hand: the client library is for the storage layer only. Raises OSError.
+        By hand, since the client library belongs to the storage layer. Raises OSError.
         """
         with socket.socket(socket.AF_UNIX) as connection:
             connection.settimeout(_SILENCE_LIMIT_MS / 1000)

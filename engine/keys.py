@@ -27,8 +27,6 @@ GROUP = "workers"
 LAYOUT_VERSION = 1
 SLOTS = 16_384
 BUCKET_MS = 60_000
-HELD = "@"
-"""First character of the bucket in which a full queue's due members wait for room."""
 
 
 def bucket_of(due_at: int) -> str:

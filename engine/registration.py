@@ -87,8 +87,8 @@ def _queue_for(target: Target, queue: str | None) -> str:
         return HTTP_QUEUE if is_http else WORKER_QUEUE
     if queue == HTTP_QUEUE and not is_http:
         raise BadInput(
-            f"queue {HTTP_QUEUE!r} is read by Waterclock's own workers, which run only http targets;"
-            " name a queue that your consumers read",
+            f"queue {HTTP_QUEUE!r} is read by Waterclock's own workers, which run only http"
+            " targets; name a queue that your consumers read",
             field="queue",
         )
     return check_queue(queue)

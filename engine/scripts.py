@@ -138,8 +138,8 @@ def _splice(
     """Yield (line, origin) of a file and of all that it includes and is not in `done` yet."""
     path = folder / f"{name}.lua"
     if not path.is_file():
-        wanted = f", included by lua/{parents[-1]}.lua" if parents else ""
-        raise Unusable(f"there is no script lua/{name}.lua{wanted}")
+        includer = f", included by lua/{parents[-1]}.lua" if parents else ""
+        raise Unusable(f"there is no script lua/{name}.lua{includer}")
     parents = (*parents, name)
     asked: set[str] = set()
     for number, line in enumerate(path.read_text("utf-8").splitlines(), start=1):

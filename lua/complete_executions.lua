@@ -37,12 +37,13 @@ local function is_recorded(runs, nominal_at, outcome, attempt, deliveries)
 end
 
 redis.call('EXISTS', buckets, dead, ledger)
+local is_read = has_group(ready)
 local reply, known, seen = {}, {}, {}
 for n = outcomes, #ARGV, 7 do
   local entry, deliveries, execution_id, attempt, outcome, retry_at = unpack(ARGV, n, n + 5)
   local id, nominal_at = split_execution_id(execution_id)
   local answer = 'stale'
-  if not seen[entry] and holds(ready, entry, consumer, deliveries) then
+  if is_read and not seen[entry] and holds(ready, entry, consumer, deliveries) then
     answer, seen[entry] = 'done', true
     known[n] = redis.call('HGET', job_prefix .. id, 'x:' .. nominal_at) == 'ready:' .. attempt .. ':' .. entry
     redis.call('EXISTS', runs_prefix .. id, due_prefix .. (retry_at ~= '' and bucket_of(retry_at) or ''))

@@ -60,7 +60,9 @@ for n = first_job, #ARGV, 10 do
       local live = start_now(room[n], buckets, due_prefix, ready_prefix .. queue, execution_id, run_at, queue, target,
         payload, retry)
       redis.call('HSET', key, 'x:' .. run_at, live, 'live', 1)
-      events[#events + 1] = offered_event(execution_id, 1, run_at, queue)
+      if room[n] then
+        events[#events + 1] = offered_event(execution_id, 1, run_at, queue)
+      end
     end
   end
 end

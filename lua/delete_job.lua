@@ -4,7 +4,9 @@
 -- ARGV: id due_prefix ready_prefix ledger_limit
 -- Reply: OK
 -- Error: NOT_FOUND
+-- Flags: allow-oom
 --@include lib/due
+--@include lib/delivery
 --@include lib/records
 local job = KEYS[1]
 local jobs = KEYS[2]
@@ -22,6 +24,7 @@ if not state then
   return redis.error_reply('NOT_FOUND there is no job ' .. id)
 end
 local ready = ready_prefix .. queue
+local is_read = has_group(ready)
 local waiting, offered = {}, {}
 if state == 'active' then
   waiting[1] = { next_run_at, plan .. '|' .. id }
@@ -33,7 +36,7 @@ for n = 1, #fields, 2 do
     local where, _, at = string.match(fields[n + 1], '^(%a+):(%d+):([%d-]+)$')
     if where == 'due' then
       waiting[#waiting + 1] = { at, id .. '@' .. nominal_at }
-    elseif #redis.call('XPENDING', ready, 'workers', at, at, 1) == 0 then
+    elseif not is_read or #redis.call('XPENDING', ready, 'workers', at, at, 1) == 0 then
       offered[#offered + 1] = at
     end
   end

@@ -12,9 +12,10 @@ local ready = KEYS[1]
 local consumer = ARGV[1]
 local deliveries = 2
 
+local is_read = has_group(ready)
 local reply = {}
 for n = deliveries, #ARGV, 2 do
-  reply[#reply + 1] = holds(ready, ARGV[n], consumer, ARGV[n + 1]) and 1 or 0
+  reply[#reply + 1] = is_read and holds(ready, ARGV[n], consumer, ARGV[n + 1]) and 1 or 0
 end
 
 for n = deliveries, #ARGV, 2 do

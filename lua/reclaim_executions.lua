@@ -1,8 +1,9 @@
 -- Take over deliveries whose lease ran out, and end as poison those that were delivered too often.
--- Looks at `limit` pending entries from `cursor` on, so that a long list of healthy ones costs a bounded time.
+-- Looks at `limit` pending entries from `cursor` on, so that a long list of healthy ones costs a bounded time, and takes
+-- over `room` of them at the most.
 -- Safe because: claiming raises the delivery count, so whatever the old holder still sends is stale.
 -- KEYS: ready dead ledger
--- ARGV: consumer now lease_ms max_deliveries cursor limit job_prefix runs_prefix history_limit ledger_limit
+-- ARGV: consumer now lease_ms max_deliveries cursor limit room job_prefix runs_prefix history_limit ledger_limit
 --       cursor is '-' to begin with, then what the last reply gave
 -- Reply: {next cursor or '', poisoned, {entry_id, deliveries, {field, value, …}}, …}
 -- Error: none
@@ -19,17 +20,22 @@ local lease_ms = tonumber(ARGV[3])
 local max_deliveries = tonumber(ARGV[4])
 local cursor = ARGV[5]
 local limit = tonumber(ARGV[6])
-local job_prefix = ARGV[7]
-local runs_prefix = ARGV[8]
-local history_limit = tonumber(ARGV[9])
-local ledger_limit = tonumber(ARGV[10])
+local room = tonumber(ARGV[7])
+local job_prefix = ARGV[8]
+local runs_prefix = ARGV[9]
+local history_limit = tonumber(ARGV[10])
+local ledger_limit = tonumber(ARGV[11])
 
 redis.call('EXISTS', dead, ledger)
 local pending = redis.call('XPENDING', ready, 'workers', cursor, '+', limit)
-local reply = { #pending == limit and '(' .. pending[limit][1] or '', 0 }
+local reply = { '', 0 }
 local stale = {}
-for _, delivery in ipairs(pending) do
+for place, delivery in ipairs(pending) do
   local entry, idle_ms, deliveries = delivery[1], delivery[3], delivery[4]
+  if #stale == room then
+    break
+  end
+  reply[1] = (place == limit or place < #pending) and '(' .. entry or ''
   if idle_ms >= lease_ms then
     local found = redis.call('XRANGE', ready, entry, entry)[1]
     local fields = {}

@@ -4,6 +4,7 @@
 -- ARGV: holder
 -- Reply: 1 if it was the caller's, else 0
 -- Error: none
+-- Flags: allow-oom
 
 local lease = KEYS[1]
 local holder = ARGV[1]

@@ -35,5 +35,5 @@ local live = start_now(room, buckets, due_prefix, ready_prefix .. queue, executi
   payload, retry)
 redis.call('HSET', job, 'x:' .. nominal_at, live, 'ran_at', nominal_at)
 redis.call('HINCRBY', job, 'live', 1)
-add_events(ledger, ledger_limit, { offered_event(execution_id, 1, nominal_at, queue) })
+add_events(ledger, ledger_limit, { room and offered_event(execution_id, 1, nominal_at, queue) or nil })
 return execution_id

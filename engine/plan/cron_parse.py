@@ -138,7 +138,7 @@ def _check_count(words: list[tuple[str, int]]) -> None:
     count, wanted = len(words), len(FIELDS)
     order = "minute, hour, day of month, month, day of week"
     if count < wanted:
-        missing = " and ".join(field.name for field in FIELDS[count:])
+        missing = ", ".join(field.name for field in FIELDS[count:])
         raise refusal(f"{missing}: missing; cron needs five fields ({order}), found {count}")
     if count > wanted:
         text, position = words[wanted]

@@ -38,7 +38,7 @@ class Immediate:
 
 Schedule = Cron | Every | Once | Immediate
 
-_TIMESTAMP_START = re.compile(r"[0-9]{4}-[0-9]{2}")
+_TIMESTAMP_START = re.compile(r"[0-9]{4}-")
 _RFC_3339 = re.compile(
     r"([0-9]{4}-[0-9]{2}-[0-9]{2})[Tt ]([0-9]{2}:[0-9]{2}:[0-9]{2})(?:\.([0-9]{1,9}))?"
     r"(?:[Zz]|([+-])([01][0-9]|2[0-3]):([0-5][0-9]))"

@@ -17,7 +17,8 @@ from engine.scripts import Scripts
 from engine.store.connection import connect
 from engine.store.server import check_server
 
-BLOCK_MS = 2_000
+BLOCK_MS = 500
+"""How long a read waits for work: also the longest that a stopping worker waits for its read."""
 
 
 @dataclass(slots=True)
@@ -76,6 +77,7 @@ async def _read_layout(client: Any, shards: int) -> Layout:
     if version != LAYOUT_VERSION:
         raise Unusable(
             f"this server holds a deployment of layout version {version}, and this Waterclock"
-            f" speaks version {LAYOUT_VERSION}; use the release that wrote it, or another server or database"
+            f" speaks version {LAYOUT_VERSION}; use the release that wrote it, or another server"
+            " or database number"
         )
     return layout

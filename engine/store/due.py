@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from engine import codec
-from engine.keys import HELD, Shard, bucket_of
+from engine.keys import Shard, bucket_of
 from engine.model import SkipReason, SkipRecord
 from engine.plan import Plan, Proposal
 from engine.store import Store
@@ -49,6 +49,14 @@ class Fired:
     overlap: int = 0
     held: int = 0
     stale: int = 0
+
+    def __add__(self, other: Fired) -> Fired:
+        return Fired(
+            self.fired + other.fired,
+            self.overlap + other.overlap,
+            self.held + other.held,
+            self.stale + other.stale,
+        )
 
 
 async def peek_due(store: Store, shards: Sequence[Shard], now: int) -> list[Peek | Exception]:
@@ -161,8 +169,3 @@ async def fire_attempts(
     keys = [shard.fence, shard.buckets, shard.due(bucket), shard.ledger]
     offered, held, stale = await store.scripts.run("fire_attempts", keys, args)
     return Fired(fired=offered, held=held, stale=stale)
-
-
-def is_held(bucket: str) -> bool:
-    """Whether a bucket holds what waits for room in its queue."""
-    return bucket.startswith(HELD)

@@ -21,10 +21,11 @@ from engine.model import (
     SkipRecord,
     execution_id,
 )
+from engine.scripts import Call
 from engine.store import BLOCK_MS, Store
 
 RECLAIM_LIMIT = 100
-"""Pending entries that one script looks at, and so the most that one look takes over."""
+"""Pending entries that one script looks at."""
 
 
 class Answer(StrEnum):
@@ -126,7 +127,7 @@ def _by_stream(deliveries: Iterable[tuple[int, Delivery]]) -> dict[tuple[int, st
 async def complete_executions(store: Store, results: Sequence[Result], now: int) -> list[Answer]:
     """Record how deliveries ended; return what became of each. Sending it again is safe."""
     groups = _by_stream(enumerate(result.delivery for result in results))
-    calls = []
+    calls: list[Call] = []
     for (index, queue, consumer), places in groups.items():
         shard = store.layout.shards[index]
         args: list[str | bytes | int] = [
@@ -163,7 +164,7 @@ async def complete_executions(store: Store, results: Sequence[Result], now: int)
 async def heartbeat_executions(store: Store, deliveries: Sequence[Delivery]) -> list[bool]:
     """Extend the leases of deliveries; return for each whether it is still the caller's."""
     groups = _by_stream(enumerate(deliveries))
-    calls = []
+    calls: list[Call] = []
     for (index, queue, consumer), places in groups.items():
         args: list[str | bytes | int] = [consumer]
         for at in places:
@@ -185,11 +186,13 @@ async def reclaim_executions(
     consumer: str,
     now: int,
     *,
-    cursor: str | None,
-    limit: int,
+    cursor: str | None = None,
+    room: int = RECLAIM_LIMIT,
 ) -> Reclaimed:
-    """Take over deliveries of one stream whose lease ran out, looking at `limit` entries from
-    `cursor` on."""
+    """Take over deliveries of one stream whose lease ran out, `room` at the most.
+
+    Looks at a bounded number of pending entries, from `cursor` on.
+    """
     config = store.config
     try:
         following, poisoned, *rows = await store.scripts.run(
@@ -201,7 +204,8 @@ async def reclaim_executions(
                 config.execution_lease_ms,
                 config.max_deliveries,
                 cursor or "-",
-                limit,
+                RECLAIM_LIMIT,
+                room,
                 shard.job_prefix,
                 shard.runs_prefix,
                 config.history_limit,
@@ -225,6 +229,21 @@ async def reclaim_executions(
         for entry_id, count, flat in rows
     ]
     return Reclaimed(deliveries, poisoned, following.decode() or None)
+
+
+async def forget_consumers(
+    store: Store, queue: str, *, idle_ms: int, consumer: str | None = None
+) -> int:
+    """Remove consumers of a queue that hold nothing and were idle so long; return how many.
+
+    With `consumer` it looks at this one alone. A group keeps every name it ever saw otherwise.
+    """
+    calls: list[Call] = [
+        ("forget_consumers", [shard.ready(queue)], [idle_ms, consumer or ""])
+        for shard in store.layout.shards
+    ]
+    replies = await store.scripts.run_many(calls)
+    return sum(reply for reply in replies if not isinstance(reply, Exception))
 
 
 async def list_executions(store: Store, job_id: str) -> list[Execution]:

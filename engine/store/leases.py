@@ -35,12 +35,17 @@ async def release_lease(store: Store, shard: Shard, holder: str) -> bool:
     return bool(await store.scripts.run("release_lease", [shard.lease], [holder]))
 
 
-async def read_holders(store: Store) -> list[str | None]:
-    """Return each shard's holder, None where nobody holds it."""
+async def read_holders(store: Store) -> list[tuple[str | None, int]]:
+    """Return each shard's (holder, ms that its lease has left); None where nobody holds it."""
     pipe = store.client.pipeline(transaction=False)
     for shard in store.layout.shards:
         pipe.get(shard.lease)
-    return [holder and holder.decode() for holder in await pipe.execute()]
+        pipe.pttl(shard.lease)
+    flat = await pipe.execute()
+    return [
+        (holder and holder.decode(), left)
+        for holder, left in zip(flat[::2], flat[1::2], strict=True)
+    ]
 
 
 async def announce_scheduler(store: Store, holder: str, now: int) -> list[str]:

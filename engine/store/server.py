@@ -52,7 +52,7 @@ def refuse_unfit(server: ServerInfo) -> None:
         )
     if server.maxmemory_policy != "noeviction":
         raise Unusable(
-            f"the server's maxmemory-policy is {server.maxmemory_policy}, which deletes jobs without"
-            " an error when memory is full; set it to noeviction (CONFIG SET maxmemory-policy"
-            " noeviction, and the same in its configuration file)"
+            f"the server's maxmemory-policy is {server.maxmemory_policy}, which deletes jobs"
+            " without an error when memory is full; set it to noeviction (CONFIG SET"
+            " maxmemory-policy noeviction, and the same in its configuration file)"
         )

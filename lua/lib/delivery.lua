@@ -1,5 +1,10 @@
 -- Deliveries. The pending entry is the lease of an execution; entry, consumer and delivery count are its fencing token.
 
+-- Whether a stream was ever read. Asking for its pending entries is an error until then.
+local function has_group(ready)
+  return redis.call('EXISTS', ready) == 1 and #redis.call('XINFO', 'GROUPS', ready) > 0
+end
+
 -- Whether this consumer still holds this delivery of an entry.
 local function holds(ready, entry, consumer, deliveries)
   local pending = redis.call('XPENDING', ready, 'workers', entry, entry, 1)[1]

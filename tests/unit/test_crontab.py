@@ -101,6 +101,10 @@ def test_a_leading_dash_is_set_aside_with_a_note() -> None:
     assert entry("*/5 * * * * a").note is None
 
 
+def test_a_command_may_start_with_a_digit() -> None:
+    assert entry("0 5 * * * 7z a all.7z").command == "7z a all.7z"
+
+
 # Variables
 
 
@@ -130,7 +134,7 @@ def test_an_entry_has_the_variables_set_above_it() -> None:
     assert [taken.environment for taken in crontab.entries] == [{"A": "1"}, {"A": "2", "B": "3"}]
 
 
-@pytest.mark.parametrize("value", ['"b', "'b\"", '"b" c'])
+@pytest.mark.parametrize("value", ['"b', "'b\"", '"b" c', ' "b', ' "b" c'])
 def test_a_variable_with_a_wrong_quote_is_refused(value: str) -> None:
     assert refusal(f"A={value}").reason == "the quotes around the value of A do not match"
 
@@ -284,7 +288,9 @@ def test_no_line_is_lost_or_told_twice_and_no_text_raises(text: str, system: boo
         (["* * * * * /usr/bin/a", "* * * * * ./b"], False),
         (["* * * * * backup now", "* * * * * python run.py"], False),
         (["* * * * * root run", "* * * * * /usr/bin/a"], False),
-        (["OPTIONS = a b c d root e", "# * * * * * root run", "* * * * * app run"], False),
+        (["OPTIONS = a b c root e", "* * * * * app run"], False),
+        (["#* * * * * root run", "* * * * * app run"], False),
+        (["* * * * * command -v run", "* * * * * root run"], True),
         ([], False),
     ],
 )

@@ -210,6 +210,7 @@ async def client(script_server: str) -> AsyncIterator[Redis]:
     async with Redis(unix_socket_path=script_server, retry=Retry(NoBackoff(), 0)) as client:
         await client.flushall()
         await client.script_flush()
+        await client.config_resetstat()
         yield client
 
 
@@ -319,6 +320,7 @@ async def test_many_calls_answer_in_order_and_only_the_unknown_run_again(
     assert isinstance(replies[4], ResponseError)
     assert "lua/broken.lua:1" in str(replies[4])
     assert await client.mget("a", "b") == [b"2", b"20"]
+    assert "cmdstat_multi" not in await client.info("commandstats")
 
 
 async def test_no_calls_are_no_round_trip(tmp_path: Path) -> None:

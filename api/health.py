@@ -1,0 +1,56 @@
+"""Is the API alive, can it do its work, and what is it."""
+
+from __future__ import annotations
+
+from starlette.requests import Request
+from starlette.responses import Response
+
+from api.backend import backend_of
+from api.wire import JsonResponse
+from engine import __version__
+from engine.errors import Unusable, WaterclockError
+from engine.store.connection import TRANSIENT
+from engine.store.due import peek_due
+from engine.store.server import check_server
+
+
+async def index(_: Request) -> Response:
+    """Answer what this is, and where to go on."""
+    links = {"jobs": "/v1/jobs", "healthz": "/healthz", "readyz": "/readyz"}
+    return JsonResponse({"name": "waterclock", "version": __version__, "links": links})
+
+
+async def healthz(_: Request) -> Response:
+    """Answer that this process serves requests. Touches no server, so that a restart of Redis does
+    not restart the API."""
+    return JsonResponse({"status": "ok"})
+
+
+async def readyz(request: Request) -> Response:
+    """Answer that jobs can be taken: the server is reached, fit, and runs scripts. Refuses with
+    503, saying what to do."""
+    store = backend_of(request).store
+    try:
+        server = await check_server(store.client)
+        [reply] = await peek_due(store, store.layout.shards[:1], now=0)
+        if isinstance(reply, Exception):
+            raise reply
+    except (WaterclockError, *TRANSIENT):
+        raise
+    except Exception as error:
+        raise Unusable(
+            f"the server refuses what Waterclock needs: {error}; give its user the right to run"
+            " INFO and EVALSHA"
+        ) from None
+    return JsonResponse(
+        {
+            "status": "ready",
+            "server": {
+                "name": server.name,
+                "version": server.version,
+                "maxmemory_policy": server.maxmemory_policy,
+                "is_persistent": server.is_persistent,
+            },
+            "shards": len(store.layout.shards),
+        }
+    )

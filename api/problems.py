@@ -1,0 +1,158 @@
+"""Every refusal of the API as an RFC 9457 problem, and the one table from code to HTTP status.
+
+A problem is `{type, title, status, detail, code, errors}`. `code` is what programs look at;
+`errors` says what is wrong where, all of it at once: `pointer` is a JSON pointer (RFC 6901) into
+the body, `parameter` a query parameter. No text repeats a header's value, a URL, or what the server
+is like inside.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Mapping, Sequence
+from http import HTTPStatus
+from typing import TypedDict
+
+import orjson
+from starlette.exceptions import HTTPException
+from starlette.requests import ClientDisconnect, Request
+from starlette.responses import Response
+from starlette.routing import Match
+from starlette.types import ExceptionHandler
+
+from engine.errors import BadInput, WaterclockError
+from engine.store.connection import TRANSIENT
+
+log = logging.getLogger(__name__)
+
+STATUS: Mapping[str, int] = {
+    "bad_input": 400,
+    "bad_expression": 400,
+    "never_fires": 400,
+    "not_found": 404,
+    "method_not_allowed": 405,
+    "conflict": 409,
+    "job_exists": 409,
+    "wrong_state": 409,
+    "stale_delivery": 409,
+    "too_large": 413,
+    "unsupported_media_type": 415,
+    "error": 500,
+    "internal": 500,
+    "not_supported": 501,
+    "fenced": 503,
+    "unavailable": 503,
+    "unusable": 503,
+}
+"""Code → HTTP status: the codes of engine.errors, and those that only HTTP knows."""
+
+_CODE_OF_HTTP = {
+    404: "not_found",
+    405: "method_not_allowed",
+    413: "too_large",
+    415: "unsupported_media_type",
+}
+
+
+class Fault(TypedDict, total=False):
+    """One thing that is wrong. Exactly one of `pointer` and `parameter` says where."""
+
+    pointer: str
+    parameter: str
+    detail: str
+
+
+class Invalid(BadInput):
+    """A request of which at least one part is wrong; `faults` are all of them."""
+
+    def __init__(self, faults: Sequence[Fault], *, code: str = BadInput.code) -> None:
+        super().__init__("; ".join(fault["detail"] for fault in faults))
+        self.faults = faults
+        self.code = code
+
+
+def pointer_to(*parts: str | int) -> str:
+    """Return the JSON pointer of a place in the body."""
+    return "".join("/" + str(part).replace("~", "~0").replace("/", "~1") for part in parts)
+
+
+def problem(
+    code: str,
+    detail: str,
+    errors: Sequence[Fault] = (),
+    headers: Mapping[str, str] | None = None,
+) -> Response:
+    """Return the answer for a code of `STATUS`."""
+    status = STATUS[code]
+    body = {
+        "type": "about:blank",
+        "title": HTTPStatus(status).phrase,
+        "status": status,
+        "detail": detail,
+        "code": code,
+        "errors": errors,
+    }
+    return Response(orjson.dumps(body), status, headers, "application/problem+json")
+
+
+async def _refused(_: Request, error: Exception) -> Response:
+    assert isinstance(error, WaterclockError)
+    if isinstance(error, Invalid):
+        return problem(error.code, error.message, error.faults)
+    faults: list[Fault] = []
+    if error.field:
+        faults.append({"pointer": pointer_to(*error.field.split(".")), "detail": error.message})
+    return problem(error.code, error.message, faults)
+
+
+async def _http(request: Request, error: Exception) -> Response:
+    assert isinstance(error, HTTPException)
+    code = _CODE_OF_HTTP[error.status_code]
+    match code:
+        case "not_found":
+            return problem(code, f"there is nothing at {request.url.path}")
+        case "method_not_allowed":
+            allowed = ", ".join(sorted(_methods_of(request)))
+            detail = f"{request.url.path} answers {allowed}"
+            return problem(code, detail, headers={"Allow": allowed})
+        case _:
+            return problem(code, error.detail, headers=error.headers)
+
+
+def _methods_of(request: Request) -> set[str]:
+    """Return the methods of all routes at this path: the router stops at the first."""
+    methods: set[str] = set()
+    for route in request.app.routes:
+        if route.matches(request.scope)[0] is not Match.NONE:
+            methods |= route.methods
+    return methods
+
+
+async def _unavailable(_: Request, error: Exception) -> Response:
+    log.warning("Redis did not answer: %s: %s", type(error).__name__, error)
+    detail = (
+        "Redis cannot be reached, or takes no writes now. Whether the request was carried out is"
+        " unknown; look, or send it again. If this goes on, start the server or point"
+        " WATERCLOCK_REDIS_URL at a running one"
+    )
+    return problem("unavailable", detail, headers={"Retry-After": "1"})
+
+
+async def _gone(_: Request, __: Exception) -> Response:
+    # Nobody is there to read it.
+    return Response(status_code=400)
+
+
+async def _internal(_: Request, __: Exception) -> Response:
+    # Starlette raises the error again, and the server logs it with its traceback.
+    return problem("internal", "Waterclock failed to answer this; its log says why")
+
+
+HANDLERS: Mapping[int | type[Exception], ExceptionHandler] = {
+    WaterclockError: _refused,
+    HTTPException: _http,
+    ClientDisconnect: _gone,
+    **dict.fromkeys(TRANSIENT, _unavailable),
+    Exception: _internal,
+}
+"""Exception → who answers it."""

@@ -1,0 +1,159 @@
+"""Bytes to values and back: bodies and queries in, JSON out. The API's door to orjson.
+
+What is taken is checked in full before anything is done: size, type, JSON, then the model.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from datetime import UTC, datetime
+from typing import Any, TypeVar
+
+import orjson
+from pydantic import BaseModel, ValidationError
+from pydantic_core import ErrorDetails
+from starlette.exceptions import HTTPException
+from starlette.requests import Request
+from starlette.responses import Response
+
+from api.problems import Fault, Invalid, pointer_to
+from engine.errors import CODES, BadInput
+
+MAX_BODY_BYTES = 1024 * 1024
+
+_JSON_TYPE = re.compile(r'application/json\s*(;\s*charset="?utf-8"?\s*)?', re.IGNORECASE)
+_LONG_NUMBER = re.compile(rb"[0-9]{19}")
+
+_WORDS = {
+    "missing": "this field is required",
+    "extra_forbidden": "there is no such field",
+    "model_type": "this must be an object",
+    "model_attributes_type": "this must be an object",
+    "union_tag_not_found": "the field `type` is required",
+}
+"""What pydantic says for a programmer, in words for a caller."""
+
+Model = TypeVar("Model", bound=BaseModel)
+
+
+class JsonResponse(Response):
+    media_type = "application/json"
+
+    def render(self, content: Any) -> bytes:
+        return orjson.dumps(content)
+
+
+async def read_body(
+    request: Request,
+    model: type[Model],
+    *,
+    may_be_empty: bool = False,
+    context: dict[str, Any] | None = None,
+) -> Model:
+    """Return the body as a `model`. With `may_be_empty` no body at all stands for `{}`.
+
+    Refuses: 413 a body over 1 MiB, 415 what is not application/json, BadInput what is no JSON
+    object, Invalid what the model refuses.
+    """
+    body = await _read(request)
+    if may_be_empty and not body:
+        return model()
+    if not _JSON_TYPE.fullmatch(request.headers.get("content-type", "")):
+        raise HTTPException(415, "send the body as Content-Type: application/json")
+    data = parse_json(body)
+    if not isinstance(data, dict):
+        raise BadInput("the body must be a JSON object")
+    try:
+        return model.model_validate(data, context=context)
+    except ValidationError as error:
+        raise _invalid(error, in_query=False) from None
+
+
+def read_query(request: Request, model: type[Model]) -> Model:
+    """Return the query parameters as a `model`. Refuses with Invalid what it refuses."""
+    try:
+        return model.model_validate(dict(request.query_params))
+    except ValidationError as error:
+        raise _invalid(error, in_query=True) from None
+
+
+async def _read(request: Request) -> bytes:
+    announced = request.headers.get("content-length", "0")
+    # The connection is not kept: reading on to the next request would mean reading all of it.
+    too_large = HTTPException(
+        413, f"a body has {MAX_BODY_BYTES} bytes at the most", {"Connection": "close"}
+    )
+    if not announced.isdecimal() or int(announced) > MAX_BODY_BYTES:
+        raise too_large
+    body = bytearray()
+    async for chunk in request.stream():
+        body += chunk
+        if len(body) > MAX_BODY_BYTES:
+            raise too_large
+    return bytes(body)
+
+
+def parse_json(body: bytes) -> Any:
+    """Return the value of a JSON text, exactly. Refuses with BadInput what is not JSON (RFC 8259),
+    and whole numbers that 64 bits do not hold: orjson would round them without a word."""
+    try:
+        value = orjson.loads(body)
+        if _LONG_NUMBER.search(body):
+            json.loads(body, parse_int=_exact)
+    except orjson.JSONDecodeError as error:
+        raise BadInput(f"the body is not valid JSON: {error}") from None
+    except RecursionError:
+        raise BadInput("the body is nested too deeply") from None
+    return value
+
+
+def _exact(digits: str) -> int:
+    if len(digits) > 20 or not -(2**63) <= int(digits) < 2**64:
+        raise BadInput(
+            "the body holds a whole number of more than 64 bits, which would be rounded; send it as"
+            " a string"
+        )
+    return int(digits)
+
+
+def dump_payload(value: object) -> bytes:
+    """Return a JSON value as compact JSON. Refuses with BadInput one that is nested too deeply."""
+    try:
+        return orjson.dumps(value)
+    except TypeError:
+        raise BadInput("the payload is nested too deeply", field="payload") from None
+
+
+def verbatim(data: bytes) -> Any:
+    """Return stored JSON as a value that is sent as it is, without a look inside."""
+    return orjson.Fragment(data)
+
+
+def rfc_3339(at: int) -> str:
+    """Return an instant in ms as `2026-11-30T08:00:00.000Z`."""
+    moment = datetime.fromtimestamp(at // 1000, UTC)
+    return moment.strftime("%Y-%m-%dT%H:%M:%S.") + f"{at % 1000:03d}Z"
+
+
+def _invalid(error: ValidationError, *, in_query: bool) -> Invalid:
+    details = error.errors(include_url=False, include_input=False)
+    codes = {detail["type"] if detail["type"] in CODES else BadInput.code for detail in details}
+    return Invalid(
+        [_fault(detail, in_query=in_query) for detail in details],
+        code=codes.pop() if len(codes) == 1 else BadInput.code,
+    )
+
+
+def _fault(detail: ErrorDetails, *, in_query: bool) -> Fault:
+    text = _WORDS.get(detail["type"], detail["msg"])
+    place = detail["loc"]
+    if in_query:
+        return {"parameter": str(place[0]), "detail": text}
+    # A refusal of the engine knows its field better than the model that asked it.
+    if field := detail.get("ctx", {}).get("field"):
+        place = tuple(field.split("."))
+    elif place[0] == "target" and len(place) > 1:
+        # The second part is the union's tag, which is no place in the body.
+        place = ("target", *place[2:])
+    return {"pointer": pointer_to(*(part for part in place if part != "[key]")), "detail": text}

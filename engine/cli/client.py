@@ -1,0 +1,97 @@
+"""The HTTP API as the command line uses it: JSON in, JSON out, and refusals in the user's words."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+from urllib.error import HTTPError
+from urllib.parse import quote, urlencode, urlsplit
+from urllib.request import ProxyHandler, Request, build_opener
+
+import click
+
+from engine.errors import BadInput
+from engine.logs import printable
+
+TIMEOUT_S = 30
+
+
+class Refused(click.ClickException):
+    """The API understood and said no. `code` is one of the codes of `engine.errors`."""
+
+    def __init__(self, problem: dict[str, Any]) -> None:
+        self.code = str(problem.get("code"))
+        faults = [
+            f"{e['pointer'].strip('/').replace('/', '.')}: {e['detail']}"
+            for e in problem.get("errors") or ()
+        ]
+        lines = faults or [str(problem.get("detail") or problem.get("title"))]
+        super().__init__("\n".join(map(printable, lines)))
+
+
+class Api:
+    """One API at a base URL. Every method returns the answer's JSON, None where it has none.
+
+    Raises Refused for a problem that the API reports, and ClickException if none answers there.
+    """
+
+    def __init__(self, url: str) -> None:
+        """Raises BadInput unless `url` is http:// or https:// (urllib would open files, too)."""
+        if urlsplit(url).scheme not in ("http", "https"):
+            raise BadInput("the API's URL must begin with http:// or https:// (--api)")
+        self._url = url.rstrip("/")
+        # Not the proxies of the environment: they would be asked for 127.0.0.1 as well.
+        self._opener = build_opener(ProxyHandler({}))
+
+    def get(self, *path: str, **query: object) -> Any:
+        return self._send("GET", path, query=query)
+
+    def post(self, *path: str, body: object = None) -> Any:
+        return self._send("POST", path, body=body)
+
+    def delete(self, *path: str) -> Any:
+        return self._send("DELETE", path)
+
+    def _send(
+        self,
+        method: str,
+        path: tuple[str, ...],
+        *,
+        query: dict[str, object] | None = None,
+        body: object = None,
+    ) -> Any:
+        given = {name: value for name, value in (query or {}).items() if value is not None}
+        url = "/".join([self._url, "v1", *(quote(part, safe="") for part in path)])
+        request = Request(
+            f"{url}?{urlencode(given)}" if given else url,
+            method=method,
+            data=None if body is None else json.dumps(body).encode(),
+            headers={} if body is None else {"Content-Type": "application/json"},
+        )
+        try:
+            with self._opener.open(request, timeout=TIMEOUT_S) as answer:
+                text = answer.read()
+                return json.loads(text) if text else None
+        except HTTPError as error:
+            with error:
+                raise self._refusal(error) from None
+        except OSError as error:
+            reason = getattr(error, "reason", error)
+            raise click.ClickException(
+                f"no API answers at {self._url} ({reason}); start one with `waterclock up`, or say"
+                " where it is with --api or WATERCLOCK_API_URL"
+            ) from None
+        except ValueError:
+            raise self._stranger("an answer that is not JSON") from None
+
+    def _refusal(self, error: HTTPError) -> click.ClickException:
+        try:
+            problem = json.loads(error.read())
+            if "code" in problem:
+                return Refused(problem)
+        except (OSError, ValueError, TypeError, KeyError):
+            pass
+        return self._stranger(f"HTTP {error.code}")
+
+    def _stranger(self, what: str) -> click.ClickException:
+        return click.ClickException(f"what answers at {self._url} is no Waterclock API: {what}")

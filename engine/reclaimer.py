@@ -1,0 +1,93 @@
+"""The reclaimer: takes over deliveries whose worker has gone silent, and clears away its name."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from typing import Protocol
+
+from engine.clock import Clock
+from engine.loop import keep_stepping
+from engine.model import Delivery
+from engine.store import Store, executions
+
+SWEEP_MS = 1_000
+"""The longest time between two sweeps."""
+FORGET_AFTER_MS = 3_600_000
+"""A consumer that holds nothing and was silent for so long is forgotten."""
+
+log = logging.getLogger("waterclock.reclaimer")
+
+
+class Taker(Protocol):
+    """Who runs what is taken over: a worker."""
+
+    consumer: str
+    queues: tuple[str, ...]
+
+    @property
+    def free(self) -> int: ...
+    def take(self, delivery: Delivery) -> None: ...
+    async def beat(self) -> int: ...
+
+
+class Reclaimer:
+    """Takes stale deliveries over for a worker, as far as it has free slots.
+
+    1. Sweeps each stream of the worker's queues, a bounded number of entries a step, going on
+       where it stopped.
+    2. Before that has the worker extend its own leases, so that it never reclaims from itself.
+    3. Once an hour forgets consumers that are gone.
+    """
+
+    name = "reclaimer"
+
+    def __init__(self, store: Store, clock: Clock, worker: Taker) -> None:
+        self._store = store
+        self._clock = clock
+        self._worker = worker
+        self._cursors: dict[tuple[str, int], str] = {}
+        self._forget_at = 0
+        self.taken = 0
+        self.poisoned = 0
+
+    async def run(self, stop: asyncio.Event) -> None:
+        await keep_stepping(self.name, self.step, stop)
+
+    async def step(self) -> float:
+        """Sweep every stream once; return the ms until the next sweep."""
+        await self._worker.beat()
+        for queue in self._worker.queues:
+            for shard in self._store.layout.shards:
+                if not self._worker.free:
+                    return SWEEP_MS
+                found = await executions.reclaim_executions(
+                    self._store,
+                    queue,
+                    shard,
+                    self._worker.consumer,
+                    self._clock.now_ms(),
+                    cursor=self._cursors.pop((queue, shard.index), None),
+                    room=self._worker.free,
+                )
+                if found.cursor:
+                    self._cursors[queue, shard.index] = found.cursor
+                for delivery in found.deliveries:
+                    log.info(
+                        "execution %s: taken over, delivery %d",
+                        delivery.execution_id,
+                        delivery.deliveries,
+                    )
+                    self._worker.take(delivery)
+                self.taken += len(found.deliveries)
+                self.poisoned += found.poisoned
+        await self._forget_consumers()
+        return 0 if self._cursors else min(SWEEP_MS, self._store.config.execution_lease_ms / 4)
+
+    async def _forget_consumers(self) -> None:
+        now = self._clock.monotonic_ms()
+        if now < self._forget_at:
+            return
+        self._forget_at = now + FORGET_AFTER_MS
+        for queue in self._worker.queues:
+            await executions.forget_consumers(self._store, queue, idle_ms=FORGET_AFTER_MS)

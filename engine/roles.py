@@ -1,0 +1,60 @@
+"""What a process is made of: the loops of a scheduler, and those of a worker."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+
+from engine import __version__
+from engine.clock import SampledClock
+from engine.loop import keep_stepping
+from engine.reclaimer import Reclaimer
+from engine.scheduler import Scheduler
+from engine.shards import ShardKeeper
+from engine.store import Store
+from engine.store.server import check_server, time_ms
+from engine.supervisor import Service
+from engine.targets.http import HttpRunner
+from engine.worker import Worker, new_consumer_name
+
+CHECK_MS = 60_000
+SAMPLE_MS = 1_000
+
+
+class ServerWatch:
+    """Keeps the process's clock on the server's time, and looks now and then whether the server is
+    still fit: a policy that evicts keys can be set while it runs."""
+
+    name = "server-watch"
+
+    def __init__(self, store: Store, clock: SampledClock) -> None:
+        self._store = store
+        self._clock = clock
+        self._check_at = clock.monotonic_ms() + CHECK_MS
+
+    async def run(self, stop: asyncio.Event) -> None:
+        await keep_stepping(self.name, self.step, stop)
+
+    async def step(self) -> float:
+        """Take the server's time; return the ms until the next look. Raises Unusable."""
+        self._clock.sample(await time_ms(self._store.client))
+        if self._clock.monotonic_ms() >= self._check_at:
+            self._check_at = self._clock.monotonic_ms() + CHECK_MS
+            await check_server(self._store.client)
+        return SAMPLE_MS
+
+
+def scheduler_services(store: Store, clock: SampledClock) -> list[Service]:
+    """Return what a scheduler process runs. Stopped in reverse: firing ends before leases go
+    back."""
+    keeper = ShardKeeper(store, clock, new_consumer_name())
+    return [ServerWatch(store, clock), keeper, Scheduler(store, clock, keeper)]
+
+
+def worker_services(
+    store: Store, clock: SampledClock, queues: Sequence[str], concurrency: int
+) -> list[Service]:
+    """Return what a worker process runs. Stopped in reverse: nothing is taken over while it
+    drains."""
+    worker = Worker(store, clock, queues, lambda: HttpRunner(__version__), concurrency=concurrency)
+    return [ServerWatch(store, clock), worker, Reclaimer(store, clock, worker)]

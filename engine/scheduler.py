@@ -1,0 +1,110 @@
+"""The fire loop: look at what is due, propose, commit."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+
+from engine.clock import Clock
+from engine.errors import Fenced
+from engine.loop import keep_stepping
+from engine.plan import Proposer
+from engine.shards import Lease, ShardKeeper
+from engine.store import Store, due
+from engine.store.due import Fired, Group, Member, Peek, Slice
+
+ROUNDS = 20
+"""Commits of one shard before the others get their turn."""
+
+log = logging.getLogger("waterclock.scheduler")
+
+
+class Scheduler:
+    """Fires what is due in the shards whose leases its keeper holds.
+
+    1. Peeks all its shards in one round trip.
+    2. Proposes in Python, and commits in one script a bucket, for several shards at a time, so
+       that Python and Redis work at the same time.
+    3. Sleeps until the earliest due time it knows, at most one tick.
+    """
+
+    name = "scheduler"
+
+    def __init__(self, store: Store, clock: Clock, keeper: ShardKeeper) -> None:
+        self._store = store
+        self._clock = clock
+        self._keeper = keeper
+        self._proposer = Proposer()
+        self.totals = Fired()
+        """What this process has fired since it started."""
+
+    async def run(self, stop: asyncio.Event) -> None:
+        await keep_stepping(self.name, self.step, stop)
+
+    async def step(self) -> float:
+        """Fire what is due now in all shards; return the ms until something may be due again.
+
+        Raises what a shard failed with, after the others had their turn.
+        """
+        leases = self._keeper.trusted()
+        peeks = await due.peek_due(
+            self._store, [lease.shard for lease in leases], self._clock.now_ms()
+        )
+        outcomes = await asyncio.gather(
+            *(self._fire_shard(*pair) for pair in zip(leases, peeks, strict=True)),
+            return_exceptions=True,
+        )
+        pauses: list[float] = [self._store.config.tick_ms]
+        for outcome in outcomes:
+            if isinstance(outcome, BaseException):
+                raise outcome
+            pauses.append(outcome)
+        return max(0, min(pauses))
+
+    async def _fire_shard(self, lease: Lease, peek: Peek | Exception) -> float:
+        """Fire what is due in one shard, a bounded number of rounds; return the ms to sleep."""
+        for _ in range(ROUNDS):
+            if isinstance(peek, Exception):
+                raise peek
+            if not peek.slices:
+                tick_ms = self._store.config.tick_ms
+                if peek.earliest_at is None:
+                    return tick_ms
+                return min(tick_ms, peek.earliest_at - self._clock.now_ms())
+            for found in peek.slices:
+                if not self._keeper.is_trusted(lease):
+                    return 0
+                try:
+                    self.totals += await self._commit(lease, found)
+                except Fenced:
+                    log.warning("shard %d has a newer holder", lease.shard.index)
+                    self._keeper.drop(lease)
+                    return 0
+            [peek] = await due.peek_due(self._store, [lease.shard], self._clock.now_ms())
+        return 0
+
+    async def _commit(self, lease: Lease, found: Slice) -> Fired:
+        jobs = [member for member in found.members if b"@" not in member[0]]
+        attempts = [member for member in found.members if b"@" in member[0]]
+        where = (self._store, lease.shard, lease.token, self._keeper.holder, found.bucket)
+        total = Fired()
+        if jobs:
+            total += await due.fire_due(*where, await self._propose(lease, jobs))
+        if attempts:
+            total += await due.fire_attempts(*where, attempts)
+        return total
+
+    async def _propose(self, lease: Lease, members: list[Member]) -> list[Group]:
+        """Return the proposals for due jobs, grouped by plan and due time."""
+        grouped: dict[tuple[bytes, int], list[bytes]] = {}
+        for member, due_at in members:
+            grouped.setdefault((member.partition(b"|")[0], due_at), []).append(member)
+        await due.read_plans(self._store, lease.shard, {plan.decode() for plan, _ in grouped})
+        now = self._clock.now_ms()
+        groups = []
+        for (plan_id, due_at), names in grouped.items():
+            plan = self._store.plans[plan_id.decode()]
+            # The server's clock may have been sampled anew, a little behind, since the peek.
+            proposal = self._proposer.propose(plan, due_at, max(now, due_at))
+            groups.append(Group(due_at, proposal, names))
+        return groups

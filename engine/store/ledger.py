@@ -1,0 +1,56 @@
+"""The ledger: what happened, as it happens."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+from engine import codec
+from engine.model import Record, SkipRecord
+from engine.store import BLOCK_MS, Store
+
+
+@dataclass(frozen=True, slots=True)
+class LedgerEvent:
+    """One event. `subject` is an execution id for what happens to one, else a job id."""
+
+    at: int
+    word: str
+    subject: str
+    record: Record | SkipRecord | None
+
+
+async def read_ledger(
+    store: Store, cursors: dict[str, str], *, limit: int = 100
+) -> list[LedgerEvent]:
+    """Return what was added to the shards' ledgers, and move `cursors` on to behind it.
+
+    Begin with empty `cursors` to hear what happens from then on. Waits half a second at the most.
+    """
+    if not cursors:
+        cursors.update({shard.ledger: "$" for shard in store.layout.shards})
+        await _resolve_ends(store, cursors)
+    events = []
+    for name, entries in await store.reader.xread(cursors, count=limit, block=BLOCK_MS) or []:
+        for entry_id, fields in entries:
+            cursors[name.decode()] = entry_id.decode()
+            at = int(entry_id.partition(b"-")[0])
+            events += [_load_event(at, event) for event in codec.load_events(fields[b"events"])]
+    return sorted(events, key=lambda event: event.at)
+
+
+async def _resolve_ends(store: Store, cursors: dict[str, str]) -> None:
+    """Put each ledger's last entry id in place of `$`, which would miss what comes between
+    reads."""
+    pipe = store.client.pipeline(transaction=False)
+    for name in cursors:
+        pipe.xrevrange(name, count=1)
+    for name, entries in zip(list(cursors), await pipe.execute(), strict=True):
+        cursors[name] = entries[0][0].decode() if entries else "0"
+
+
+def _load_event(at: int, event: list[Any]) -> LedgerEvent:
+    word, subject, *rest = event
+    has_record = word in ("succeeded", "failed", "dead", "skipped")
+    record = codec.load_record(codec.dump_json(rest[0])) if has_record else None
+    return LedgerEvent(at, word, subject, record)

@@ -1,0 +1,83 @@
+"""What tests run against: a private server, one store for each test, and the invariants after it.
+
+    server       one real server for the whole run, without a disk; WATERCLOCK_SERVER_BIN names another
+    store        a store on it, the keyspace and the script cache emptied
+    fake_store   a store on fakeredis
+    any_store    both, one after the other; `CANNOT_FOLLOW` lists what the fake gets wrong
+
+Whatever a test did with a store, the keyspace invariants hold at its end.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import AsyncIterator, Iterator
+from contextlib import asynccontextmanager
+
+import pytest
+from fakeredis import FakeAsyncRedis, FakeServer
+from invariants import check_invariants
+
+from engine.config import Config
+from engine.embedded import EmbeddedServer, find_server
+from engine.keys import Layout, spread_tags
+from engine.scripts import Scripts
+from engine.store import Store
+
+SHARDS = 4
+
+CANNOT_FOLLOW: dict[str, str] = {}
+"""Test → why fakeredis cannot run it. The real server is the authority."""
+
+
+@pytest.fixture(scope="session")
+def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[EmbeddedServer]:
+    binary = find_server(os.environ.get("WATERCLOCK_SERVER_BIN"))
+    folder = tmp_path_factory.mktemp("server")
+    with EmbeddedServer(folder, binary=binary, appendonly=False) as server:
+        yield server
+
+
+@pytest.fixture
+async def store(server: EmbeddedServer) -> AsyncIterator[Store]:
+    async with open_real(server) as store:
+        yield store
+        await check_invariants(store)
+
+
+@pytest.fixture
+async def fake_store() -> AsyncIterator[Store]:
+    async with open_fake() as store:
+        yield store
+        await check_invariants(store)
+
+
+@pytest.fixture(params=["real", "fake"])
+async def any_store(request: pytest.FixtureRequest) -> AsyncIterator[Store]:
+    name = request.node.originalname
+    if request.param == "fake" and name in CANNOT_FOLLOW:
+        pytest.skip(f"fakeredis: {CANNOT_FOLLOW[name]}")
+    is_real = request.param == "real"
+    async with open_real(request.getfixturevalue("server")) if is_real else open_fake() as store:
+        yield store
+        await check_invariants(store)
+
+
+@asynccontextmanager
+async def open_real(server: EmbeddedServer) -> AsyncIterator[Store]:
+    config = Config(redis_url=server.url, shards=SHARDS)
+    async with await Store.open(config) as store:
+        await store.client.flushall()
+        await store.client.script_flush()
+    async with await Store.open(config) as store:
+        yield store
+
+
+@asynccontextmanager
+async def open_fake() -> AsyncIterator[Store]:
+    """A store on a fake server of its own, which cannot be asked for its version, nor read `#!lua`."""
+    client = FakeAsyncRedis(server=FakeServer())
+    scripts = Scripts(client, shebang=False)
+    layout = Layout(spread_tags(SHARDS))
+    async with Store(client, client, scripts, layout, Config(shards=SHARDS)) as store:
+        yield store

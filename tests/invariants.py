@@ -1,0 +1,181 @@
+"""A shard's whole keyspace as a value, what changed between two of them, and what holds in each.
+
+The invariants, in the order of `faults`:
+
+1.  A job is in the due index exactly while it is active, once, under its `next_run_at`: in the
+    bucket of that minute, or in its queue's bucket where it waits for room.
+2.  A live execution is in the index in the same way (`due:`), or in its job's ready stream
+    (`ready:`); `live` counts them.
+3.  Nothing else is in the index, and nothing else is in a ready stream, except what a consumer
+    holds of a job that was deleted meanwhile.
+4.  `buckets` lists the buckets there are, by minute.
+5.  `jobs` lists the jobs there are; each one's plan is stored; no history is without its job.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from typing import Any
+
+from redis.exceptions import ResponseError
+
+from engine.keys import GROUP, Shard
+from engine.model import JobState
+from engine.store import Store
+
+Keyspace = dict[str, Any]
+"""Key, without the shard's prefix, to its value, in text: a dict for hashes, zsets (member → score)
+and ready streams (entry id → fields); a list, oldest first, for histories and for the ledger's
+events. `pending:<queue>` is no key: it shows what the consumers of `ready:<queue>` hold."""
+
+
+async def read_shard(store: Store, shard: Shard) -> Keyspace:
+    """Return all that a shard holds."""
+    prefix = shard.job("").removesuffix("job:")
+    space: Keyspace = {}
+    # `{` and `}` mean nothing to MATCH, and a tag has only letters and digits.
+    for key in sorted([key.decode() async for key in store.client.scan_iter(f"{prefix}*")]):
+        name = key.removeprefix(prefix)
+        space[name] = await _read_value(store.client, key, name)
+        if name.startswith("ready:"):
+            space[name.replace("ready:", "pending:")] = await _read_pending(store.client, key)
+    return {name: value for name, value in space.items() if value}
+
+
+async def _read_value(client: Any, key: str, name: str) -> Any:
+    match (await client.type(key)).decode():
+        case "string":
+            return (await client.get(key)).decode()
+        case "hash":
+            return _text(await client.hgetall(key))
+        case "zset":
+            found = await client.zrange(key, 0, -1, withscores=True)
+            return {member.decode(): score for member, score in found}
+        case "list":
+            return [json.loads(record) for record in reversed(await client.lrange(key, 0, -1))]
+        case "stream":
+            entries = await client.xrange(key)
+            if name == "ledger":
+                lines = [line for _, fields in entries for line in fields[b"events"].splitlines()]
+                return [json.loads(line) for line in lines]
+            return {entry.decode(): _text(fields) for entry, fields in entries}
+    raise AssertionError(f"{key} has an unknown type")
+
+
+async def _read_pending(client: Any, key: str) -> dict[str, tuple[str, int]]:
+    """Return (consumer, delivery count) by entry id."""
+    try:
+        found = await client.xpending_range(key, GROUP, "-", "+", 1_000)
+    except ResponseError:  # nobody has made the group
+        return {}
+    return {
+        row["message_id"].decode(): (row["consumer"].decode(), row["times_delivered"])
+        for row in found
+    }
+
+
+def _text(fields: dict[bytes, bytes]) -> dict[str, str]:
+    return {name.decode(): value.decode() for name, value in fields.items()}
+
+
+def changes(before: Keyspace, after: Keyspace) -> Keyspace:
+    """Return by key what is new: fields that changed (None where gone), and lines that were added."""
+    found: Keyspace = {}
+    for key in before.keys() | after.keys():
+        old, new = before.get(key), after.get(key)
+        if old == new:
+            continue
+        if isinstance(old or new, dict):
+            old, new = old or {}, new or {}
+            names = [name for name in old.keys() | new.keys() if old.get(name) != new.get(name)]
+            found[key] = {name: new.get(name) for name in names}
+        elif isinstance(new, list) and new[: len(old or [])] == (old or []):
+            found[key] = new[len(old or []) :]
+        else:
+            found[key] = new
+    return found
+
+
+async def check_invariants(store: Store) -> None:
+    """Assert that the invariants hold in every shard."""
+    for shard in store.layout.shards:
+        space = await read_shard(store, shard)
+        assert list(faults(space)) == [], space
+
+
+def faults(space: Keyspace) -> Iterator[str]:
+    """Yield each way in which a shard breaks an invariant."""
+    jobs = _with_prefix(space, "job:")
+    index = _with_prefix(space, "due:")
+    places: dict[str, list[tuple[str, float]]] = {}
+    for bucket, members in index.items():
+        for member, score in members.items():
+            places.setdefault(member, []).append((bucket, score))
+    entries: set[str] = set()
+    for job_id, job in jobs.items():
+        yield from _faults_of_times(job_id, job, places)
+        yield from _faults_of_executions(job_id, job, places, space, entries)
+        if job["plan"] not in space.get("plans", {}):
+            yield f"{job_id} has a plan that is not stored"
+    for member in places:
+        yield f"{member} is in the index and belongs to nothing"
+    for queue, stream in _with_prefix(space, "ready:").items():
+        for entry in stream.keys() - entries - space.get(f"pending:{queue}", {}).keys():
+            yield f"{entry} waits in {queue} and belongs to nothing"
+    scores = {bucket: float("inf" if bucket[0] == "@" else bucket) for bucket in index}
+    if space.get("buckets", {}) != scores:
+        yield f"buckets are {space.get('buckets')} and should be {scores}"
+    if space.get("jobs", {}) != dict.fromkeys(jobs, 0.0):
+        yield f"jobs are {space.get('jobs')} and should be {list(jobs)}"
+    for job_id in _with_prefix(space, "runs:").keys() - jobs.keys():
+        yield f"{job_id} has a history and is no job"
+
+
+def _with_prefix(space: Keyspace, prefix: str) -> Keyspace:
+    return {k.removeprefix(prefix): value for k, value in space.items() if k.startswith(prefix)}
+
+
+def _faults_of_times(
+    job_id: str, job: dict[str, str], places: dict[str, list[tuple[str, float]]]
+) -> Iterator[str]:
+    """Yield what is wrong with a job's own place in the index, and take it out of `places`."""
+    state, next_run_at = JobState(job["state"]), job["next_run_at"]
+    if (state is JobState.COMPLETED) is not (next_run_at == ""):
+        yield f"{job_id} is {state} with next_run_at {next_run_at!r}"
+    if state is JobState.ACTIVE:
+        member = f"{job['plan']}|{job_id}"
+        yield from _faults_of_place(member, next_run_at, job["queue"], places)
+
+
+def _faults_of_executions(
+    job_id: str,
+    job: dict[str, str],
+    places: dict[str, list[tuple[str, float]]],
+    space: Keyspace,
+    entries: set[str],
+) -> Iterator[str]:
+    """Yield what is wrong with a job's live executions; take them out of `places`, into `entries`."""
+    live = {name[2:]: value for name, value in job.items() if name.startswith("x:")}
+    if int(job.get("live", 0)) != len(live):
+        yield f"{job_id} counts {job.get('live')} live executions and has {len(live)}"
+    for nominal_at, value in live.items():
+        where, attempt, at = value.split(":")
+        member = f"{job_id}@{nominal_at}"
+        if where == "due":
+            yield from _faults_of_place(member, at, job["queue"], places)
+            continue
+        entries.add(at)
+        entry = space.get(f"ready:{job['queue']}", {}).get(at)
+        if not entry or (entry["execution_id"], entry["attempt"]) != (member, attempt):
+            yield f"{member} says {value}, and its entry is {entry}"
+
+
+def _faults_of_place(
+    member: str, due_at: str, queue: str, places: dict[str, list[tuple[str, float]]]
+) -> Iterator[str]:
+    """Yield whether a member is not exactly once where it belongs, and take it out of `places`."""
+    found = places.pop(member, [])
+    wanted = [(bucket, float(due_at)) for bucket in (str(int(due_at) // 60_000), f"@{queue}")]
+    if len(found) != 1 or found[0] not in wanted:
+        yield f"{member} is at {found} and should be at one of {wanted}"

@@ -1,0 +1,145 @@
+"""What tests of the storage layer begin with: jobs, a lease, one pass of the fire loop, deliveries.
+
+Time starts at `NOW`, the start of a minute, and so of a bucket. All jobs of `job_ids` share a
+shard, so that one script may be given all of them.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from itertools import count, islice
+
+from engine.backoff import Retry
+from engine.keys import Shard
+from engine.model import Delivery, Job, JobState, Outcome, Overlap, Record, WorkerTarget
+from engine.plan import Every, Immediate, Once, Plan, propose
+from engine.registration import Registration
+from engine.store import Store
+from engine.store.due import Fired, Group, Member, fire_attempts, fire_due, peek_due
+from engine.store.executions import Result, ensure_groups, read_ready
+from engine.store.jobs import create_jobs
+from engine.store.leases import acquire_lease
+
+NOW = 1_800_000_000_000
+MINUTE = 60_000
+BUCKET = str(NOW // MINUTE)
+QUEUE = "default"
+
+EVERY_MINUTE = Plan.of(Every(MINUTE))
+ONE_OFF = Plan.of(Once(NOW))
+AT_ONCE = Plan.of(Immediate())
+
+
+def job_ids(store: Store, number: int) -> list[str]:
+    """Return ids that lie in the shard of `job-0`, itself the first."""
+    home = store.layout.shard_of("job-0")
+    ids = (f"job-{n}" for n in count())
+    return list(islice((i for i in ids if store.layout.shard_of(i) is home), number))
+
+
+def registration(
+    job_id: str,
+    plan: Plan = EVERY_MINUTE,
+    *,
+    next_run_at: int | None = NOW,
+    run_at: int | None = None,
+    queue: str = QUEUE,
+    overlap: Overlap = Overlap.SKIP,
+) -> Registration:
+    state = JobState.ACTIVE if next_run_at is not None else JobState.COMPLETED
+    job = Job(
+        id=job_id,
+        plan_id=plan.id,
+        target=WorkerTarget(),
+        queue=queue,
+        created_at=NOW,
+        anchor_at=NOW,
+        payload=b'{"n":1}',
+        retry=Retry(),
+        overlap=overlap,
+        state=state,
+        next_run_at=next_run_at,
+    )
+    return Registration(job, plan, run_at)
+
+
+async def seed(store: Store, *registrations: Registration) -> Shard:
+    """Create jobs that share a shard; return it."""
+    assert all(await create_jobs(store, registrations))
+    return store.layout.shard_of(registrations[0].job.id)
+
+
+async def lease(store: Store, shard: Shard, holder: str = "s1") -> str:
+    """Return the token of a lease granted to `holder`."""
+    [grant] = await acquire_lease(store, [shard], holder)
+    return grant.token
+
+
+def group(plan: Plan, due_at: int, *ids: str, now: int | None = None) -> Group:
+    """Return what a scheduler proposes at `now` (the due time itself unless given)."""
+    proposal = propose(plan, due_at, due_at if now is None else now)
+    return Group(due_at, proposal, [f"{plan.id}|{job_id}".encode() for job_id in ids])
+
+
+async def fire(store: Store, shard: Shard, now: int = NOW) -> Fired:
+    """Make one pass of the fire loop over all that is due; return the sums."""
+    token = await lease(store, shard)
+    total = Fired()
+    [peek] = await peek_due(store, [shard], now)
+    assert not isinstance(peek, Exception)
+    for part in peek.slices:
+        groups: dict[tuple[str, int], Group] = {}
+        attempts: list[Member] = []
+        for member, due_at in part.members:
+            plan_id, bar, job_id = member.decode().partition("|")
+            if not bar:
+                attempts.append((member, due_at))
+                continue
+            plan = Plan.from_canonical(await store.client.hget(shard.plans, plan_id))
+            proposed = groups.setdefault((plan_id, due_at), group(plan, due_at, now=now))
+            proposed.members.append(member)
+        done = await fire_due(store, shard, token, "s1", part.bucket, list(groups.values()))
+        more = await fire_attempts(store, shard, token, "s1", part.bucket, attempts)
+        total = replace(
+            total,
+            fired=total.fired + done.fired + more.fired,
+            overlap=total.overlap + done.overlap,
+            held=total.held + done.held + more.held,
+            stale=total.stale + done.stale + more.stale,
+        )
+    return total
+
+
+async def take(store: Store, consumer: str = "w1", count: int = 100) -> list[Delivery]:
+    """Return what waits in the queue, delivered to `consumer`."""
+    await ensure_groups(store, QUEUE)
+    return await read_ready(store, QUEUE, store.layout.shards, consumer, count, block=False)
+
+
+async def start(store: Store, job_id: str, consumer: str = "w1") -> Delivery:
+    """Return the delivery of a job that is registered to run at once."""
+    await seed(store, registration(job_id, AT_ONCE, next_run_at=None, run_at=NOW))
+    [delivery] = await take(store, consumer)
+    return delivery
+
+
+def result(
+    delivery: Delivery, outcome: Outcome = Outcome.SUCCEEDED, retry_at: int | None = None
+) -> Result:
+    """Return how a delivery ended: it began half a second after its nominal time, and took 40 ms."""
+    record = Record(
+        nominal_at=delivery.nominal_at,
+        outcome=outcome,
+        attempt=delivery.attempt,
+        deliveries=delivery.deliveries,
+        worker=delivery.consumer,
+        started_at=delivery.nominal_at + 500,
+        duration_ms=40,
+    )
+    return Result(delivery, record, retry_at)
+
+
+def small(store: Store, max_ready: int) -> Store:
+    """Return the same store, with room for so many entries of a queue in each shard."""
+    config = store.config.model_copy(update={"max_ready": max_ready * len(store.layout.shards)})
+    return replace(store, config=config)
