@@ -27,7 +27,8 @@ REACH = Retry(MOST_ATTEMPTS, base_ms=100, max_ms=2_000, jitter="equal")
 class Backend:
     """The deployment that the API serves. `async with` starts and stops it.
 
-    1. Opens the store, unless it was given one, and keeps trying while no server can be reached.
+    1. Opens the store, unless it was given one, and keeps trying while no server can be reached,
+       or the one that is reached later turns out unfit.
     2. Samples the server's clock each second.
     3. At the end closes the store that it opened.
     """
@@ -41,6 +42,7 @@ class Backend:
         self._store = store
         self._owns_store = store is None
         self._unusable: Unusable | None = None
+        self._is_reached = True
         self._task: asyncio.Task[None] | None = None
 
     @property
@@ -54,8 +56,6 @@ class Backend:
     async def __aenter__(self) -> Self:
         """Raises Unusable if the server answers and is unfit."""
         await self._step()
-        if self._unusable:
-            raise self._unusable
         self._task = asyncio.create_task(self._run(), name="api-backend")
         return self
 
@@ -68,30 +68,36 @@ class Backend:
             await self._store.close()
 
     async def _run(self) -> None:
-        failed = 1
+        failed = 0
         while True:
             wait_ms: int | None = SAMPLE_MS
             if self._store is None:
-                wait_ms = REACH.delay_ms(min(failed, MOST_ATTEMPTS - 1), self.rng)
-                failed += 1
+                failed = min(failed + 1, MOST_ATTEMPTS - 1)
+                wait_ms = REACH.delay_ms(failed, self.rng)
             await asyncio.sleep((wait_ms or 0) / 1000)
             try:
                 await self._step()
+            except Unusable as error:
+                self._unusable = error
+                log.error("%s", error)
             except Exception:
                 log.exception("the API's look at its server failed; it goes on")
 
     async def _step(self) -> None:
-        """Open the store if it is not open; then sample the clock. Remembers why it could not."""
+        """Open the store if it is not open; then sample the clock. Raises Unusable for an unfit
+        server; with none to reach it changes nothing."""
         try:
             if self._store is None:
                 self._store = await Store.open(self._config)
-                self._unusable = None
             self.clock.sample(await time_ms(self._store.client))
-        except Unusable as error:
-            self._unusable = error
-            log.error("%s", error)
         except TRANSIENT as error:
-            log.debug("no server: %s", error)
+            if self._is_reached:
+                log.warning("Redis does not answer: %s: %s", type(error).__name__, error)
+            self._is_reached = False
+        else:
+            if not self._is_reached:
+                log.info("Redis answers again")
+            self._is_reached = True
 
 
 def backend_of(request: Request) -> Backend:

@@ -35,9 +35,9 @@ async def readyz(request: Request) -> Response:
         [reply] = await peek_due(store, store.layout.shards[:1], now=0)
         if isinstance(reply, Exception):
             raise reply
-    except (WaterclockError, *TRANSIENT):
-        raise
     except Exception as error:
+        if isinstance(error, (WaterclockError, *TRANSIENT)):
+            raise
         raise Unusable(
             f"the server refuses what Waterclock needs: {error}; give its user the right to run"
             " INFO and EVALSHA"

@@ -66,7 +66,8 @@ class Invalid(BadInput):
     """A request of which at least one part is wrong; `faults` are all of them."""
 
     def __init__(self, faults: Sequence[Fault], *, code: str = BadInput.code) -> None:
-        super().__init__("; ".join(fault["detail"] for fault in faults))
+        one = len(faults) == 1
+        super().__init__(faults[0]["detail"] if one else f"{len(faults)} parts are wrong")
         self.faults = faults
         self.code = code
 
@@ -129,7 +130,8 @@ def _methods_of(request: Request) -> set[str]:
 
 
 async def _unavailable(_: Request, error: Exception) -> Response:
-    log.warning("Redis did not answer: %s: %s", type(error).__name__, error)
+    # The backend warns once; this is told for every request.
+    log.debug("Redis did not answer: %s: %s", type(error).__name__, error)
     detail = (
         "Redis cannot be reached, or takes no writes now. Whether the request was carried out is"
         " unknown; look, or send it again. If this goes on, start the server or point"

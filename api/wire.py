@@ -80,10 +80,9 @@ def read_query(request: Request, model: type[Model]) -> Model:
 
 async def _read(request: Request) -> bytes:
     announced = request.headers.get("content-length", "0")
-    # The connection is not kept: reading on to the next request would mean reading all of it.
-    too_large = HTTPException(
-        413, f"a body has {MAX_BODY_BYTES} bytes at the most", {"Connection": "close"}
-    )
+    # The connection stays open, and the server drops what still comes: closing it under a sender
+    # resets it, and the answer is lost.
+    too_large = HTTPException(413, f"a body has {MAX_BODY_BYTES} bytes at the most")
     if not announced.isdecimal() or int(announced) > MAX_BODY_BYTES:
         raise too_large
     body = bytearray()
@@ -153,7 +152,8 @@ def _fault(detail: ErrorDetails, *, in_query: bool) -> Fault:
     # A refusal of the engine knows its field better than the model that asked it.
     if field := detail.get("ctx", {}).get("field"):
         place = tuple(field.split("."))
-    elif place[0] == "target" and len(place) > 1:
-        # The second part is the union's tag, which is no place in the body.
-        place = ("target", *place[2:])
-    return {"pointer": pointer_to(*(part for part in place if part != "[key]")), "detail": text}
+    elif place[0] == "target":
+        # Of what pydantic counts, the union's tag after `target` and the `[key]` after the name of
+        # a header are no places in the body.
+        place = ("target", *place[2:4])
+    return {"pointer": pointer_to(*place), "detail": text}

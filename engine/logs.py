@@ -19,11 +19,11 @@ class OneLine(logging.Formatter):
     default_msec_format = "%s.%03dZ"
     converter = staticmethod(time.gmtime)
 
-    def formatMessage(self, record: logging.LogRecord) -> str:  # noqa: N802 the base class's name
+    def formatMessage(self, record: logging.LogRecord) -> str:
         level = record.levelname.lower()
         return f"{record.asctime} {level:7} {record.name} {printable(record.message)}"
 
-    def usesTime(self) -> bool:  # noqa: N802 the base class's name
+    def usesTime(self) -> bool:
         return True
 
 

@@ -24,7 +24,9 @@ LOG_EVERY = 8
 async def sleep_unless(stop: asyncio.Event, ms: float) -> None:
     """Return after `ms`, or at once when `stop` is set."""
     try:
-        await asyncio.wait_for(stop.wait(), ms / 1000)
+        # wait_for of Python 3.11 loses a cancellation that comes together with the event.
+        async with asyncio.timeout(ms / 1000):
+            await stop.wait()
     except TimeoutError:
         pass
 

@@ -7,6 +7,7 @@ import logging
 from typing import Protocol
 
 from engine.clock import Clock
+from engine.keys import Shard
 from engine.loop import keep_stepping
 from engine.model import Delivery
 from engine.store import Store, executions
@@ -27,6 +28,7 @@ class Taker(Protocol):
 
     @property
     def free(self) -> int: ...
+    async def wait_for_slot(self) -> bool: ...
     def take(self, delivery: Delivery) -> None: ...
     async def beat(self) -> int: ...
 
@@ -34,8 +36,9 @@ class Taker(Protocol):
 class Reclaimer:
     """Takes stale deliveries over for a worker, as far as it has free slots.
 
-    1. Sweeps each stream of the worker's queues, a bounded number of entries a step, going on
-       where it stopped.
+    1. Sweeps all streams of the worker's queues in a round. Where the slots run out it waits for
+       one, beside the worker's readers, and goes on from there: a worker that is never idle takes
+       over too.
     2. Before that has the worker extend its own leases, so that it never reclaims from itself.
     3. Once an hour forgets consumers that are gone.
     """
@@ -46,7 +49,8 @@ class Reclaimer:
         self._store = store
         self._clock = clock
         self._worker = worker
-        self._cursors: dict[tuple[str, int], str] = {}
+        self._left: list[tuple[str, Shard]] = []
+        self._cursor: str | None = None
         self._forget_at = 0
         self.taken = 0
         self.poisoned = 0
@@ -55,34 +59,43 @@ class Reclaimer:
         await keep_stepping(self.name, self.step, stop)
 
     async def step(self) -> float:
-        """Sweep every stream once; return the ms until the next sweep."""
-        await self._worker.beat()
-        for queue in self._worker.queues:
-            for shard in self._store.layout.shards:
-                if not self._worker.free:
-                    return SWEEP_MS
-                found = await executions.reclaim_executions(
-                    self._store,
-                    queue,
-                    shard,
-                    self._worker.consumer,
-                    self._clock.now_ms(),
-                    cursor=self._cursors.pop((queue, shard.index), None),
-                    room=self._worker.free,
-                )
-                if found.cursor:
-                    self._cursors[queue, shard.index] = found.cursor
-                for delivery in found.deliveries:
-                    log.info(
-                        "execution %s: taken over, delivery %d",
-                        delivery.execution_id,
-                        delivery.deliveries,
-                    )
-                    self._worker.take(delivery)
-                self.taken += len(found.deliveries)
-                self.poisoned += found.poisoned
+        """Sweep every stream once, as far as there are slots; return the ms until the next step."""
+        # After a failure a round begins anew, with the worker's leases.
+        left, self._left = self._left, []
+        if not left:
+            await self._worker.beat()
+            left = [(q, shard) for q in self._worker.queues for shard in self._store.layout.shards]
+            self._cursor = None
+        await self._worker.wait_for_slot()
+        while left and self._worker.free:
+            self._cursor = await self._sweep(*left[-1], self._cursor)
+            if self._cursor is None:
+                left.pop()
+        if left:
+            self._left = left
+            return 0
         await self._forget_consumers()
-        return 0 if self._cursors else min(SWEEP_MS, self._store.config.execution_lease_ms / 4)
+        return min(SWEEP_MS, self._store.config.execution_lease_ms / 4)
+
+    async def _sweep(self, queue: str, shard: Shard, cursor: str | None) -> str | None:
+        """Look at a bounded part of one stream; return where to go on, None at its end."""
+        found = await executions.reclaim_executions(
+            self._store,
+            queue,
+            shard,
+            self._worker.consumer,
+            self._clock.now_ms(),
+            cursor=cursor,
+            room=self._worker.free,
+        )
+        for delivery in found.deliveries:
+            log.info(
+                "execution %s: taken over, delivery %d", delivery.execution_id, delivery.deliveries
+            )
+            self._worker.take(delivery)
+        self.taken += len(found.deliveries)
+        self.poisoned += found.poisoned
+        return found.cursor
 
     async def _forget_consumers(self) -> None:
         now = self._clock.monotonic_ms()

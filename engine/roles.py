@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 from collections.abc import Sequence
 
 from engine import __version__
 from engine.clock import SampledClock
+from engine.errors import Unusable
 from engine.loop import keep_stepping
 from engine.reclaimer import Reclaimer
 from engine.scheduler import Scheduler
@@ -17,13 +19,19 @@ from engine.supervisor import Service
 from engine.targets.http import HttpRunner
 from engine.worker import Worker, new_consumer_name
 
+log = logging.getLogger("waterclock.server")
+
 CHECK_MS = 60_000
 SAMPLE_MS = 1_000
 
 
 class ServerWatch:
-    """Keeps the process's clock on the server's time, and looks now and then whether the server is
-    still fit: a policy that evicts keys can be set while it runs."""
+    """Looks after what is known of the server.
+
+    1. Keeps the process's clock on the server's time.
+    2. Looks each minute whether the server is still fit: a policy that evicts keys can be set while
+       it runs. It says so, again and again, and goes on: to stop would not keep a key.
+    """
 
     name = "server-watch"
 
@@ -36,11 +44,14 @@ class ServerWatch:
         await keep_stepping(self.name, self.step, stop)
 
     async def step(self) -> float:
-        """Take the server's time; return the ms until the next look. Raises Unusable."""
+        """Take the server's time; return the ms until the next look."""
         self._clock.sample(await time_ms(self._store.client))
         if self._clock.monotonic_ms() >= self._check_at:
             self._check_at = self._clock.monotonic_ms() + CHECK_MS
-            await check_server(self._store.client)
+            try:
+                await check_server(self._store.client)
+            except Unusable as error:
+                log.error("%s", error)
         return SAMPLE_MS
 
 

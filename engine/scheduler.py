@@ -35,6 +35,8 @@ class Scheduler:
         self._clock = clock
         self._keeper = keeper
         self._proposer = Proposer()
+        self._told: set[bytes] = set()
+        """Unknown plans that the log has named."""
         self.totals = Fired()
         """What this process has fired since it started."""
 
@@ -63,11 +65,11 @@ class Scheduler:
 
     async def _fire_shard(self, lease: Lease, peek: Peek | Exception) -> float:
         """Fire what is due in one shard, a bounded number of rounds; return the ms to sleep."""
+        tick_ms = self._store.config.tick_ms
         for _ in range(ROUNDS):
             if isinstance(peek, Exception):
                 raise peek
             if not peek.slices:
-                tick_ms = self._store.config.tick_ms
                 if peek.earliest_at is None:
                     return tick_ms
                 return min(tick_ms, peek.earliest_at - self._clock.now_ms())
@@ -75,12 +77,17 @@ class Scheduler:
                 if not self._keeper.is_trusted(lease):
                     return 0
                 try:
-                    self.totals += await self._commit(lease, found)
+                    fired = await self._commit(lease, found)
                 except Fenced:
                     log.warning("shard %d has a newer holder", lease.shard.index)
                     self._keeper.drop(lease)
                     return 0
-            [peek] = await due.peek_due(self._store, [lease.shard], self._clock.now_ms())
+                # Not `+= await`: that reads the total before other shards have added theirs.
+                self.totals += fired
+            [following] = await due.peek_due(self._store, [lease.shard], self._clock.now_ms())
+            if following == peek:
+                return tick_ms  # nothing of it could be committed: not again at once
+            peek = following
         return 0
 
     async def _commit(self, lease: Lease, found: Slice) -> Fired:
@@ -103,7 +110,17 @@ class Scheduler:
         now = self._clock.now_ms()
         groups = []
         for (plan_id, due_at), names in grouped.items():
-            plan = self._store.plans[plan_id.decode()]
+            plan = self._store.plans.get(plan_id.decode())
+            if plan is None:
+                if plan_id not in self._told:
+                    self._told.add(plan_id)
+                    log.error(
+                        "shard %d: plan %s of %d due jobs is not stored or of a newer version",
+                        lease.shard.index,
+                        plan_id.decode(),
+                        len(names),
+                    )
+                continue
             # The server's clock may have been sampled anew, a little behind, since the peek.
             proposal = self._proposer.propose(plan, due_at, max(now, due_at))
             groups.append(Group(due_at, proposal, names))

@@ -83,8 +83,10 @@ class ShardKeeper:
         )
 
     def drop(self, lease: Lease) -> None:
-        """Forget a lease that turned out to be somebody else's."""
-        self._leases.pop(lease.shard.index, None)
+        """Forget a lease that turned out to be somebody else's, but no newer one of the shard."""
+        current = self._leases.get(lease.shard.index)
+        if current is not None and current.token == lease.token:
+            del self._leases[lease.shard.index]
 
     async def step(self) -> float:
         """Look once at who holds what, and act; return the ms until the next look."""

@@ -25,7 +25,7 @@ async def run_services(services: Sequence[Service], stop: asyncio.Event, deadlin
     """Run services until `stop` is set or one of them ends; then stop all, the last started first.
 
     Each has `deadline_ms` for its work, and a grace, before it is cancelled. Raises what a service
-    failed with, after all have stopped.
+    failed with, after all have stopped: the failure that stopped the others, if there are several.
     """
     running: list[tuple[Service, asyncio.Event, asyncio.Task[None]]] = []
     for service in services:
@@ -33,7 +33,7 @@ async def run_services(services: Sequence[Service], stop: asyncio.Event, deadlin
         task = asyncio.create_task(service.run(stopping), name=service.name)
         running.append((service, stopping, task))
     stopped = asyncio.create_task(stop.wait())
-    await asyncio.wait(
+    ended, _ = await asyncio.wait(
         [stopped, *(task for _, _, task in running)], return_when=asyncio.FIRST_COMPLETED
     )
     stopped.cancel()
@@ -45,7 +45,9 @@ async def run_services(services: Sequence[Service], stop: asyncio.Event, deadlin
             log.warning("%s does not stop in time and is cut off", service.name)
             task.cancel()
             await asyncio.wait([task], timeout=GRACE_MS / 1000)
-        elif not task.cancelled() and (error := task.exception()) is not None:
-            failures.append(error)
+        if task.done() and not task.cancelled() and (error := task.exception()) is not None:
+            failures.insert(0 if task in ended else len(failures), error)
+    for error in failures[1:]:
+        log.error("one more failure while stopping", exc_info=error)
     if failures:
-        raise failures[-1]
+        raise failures[0]

@@ -9,7 +9,7 @@ import os
 import random
 import secrets
 import socket
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from functools import partial
 
 from engine import codec
@@ -80,6 +80,14 @@ class Worker:
         """How many more executions it would take now."""
         return max(0, self._concurrency - len(self._running))
 
+    async def wait_for_slot(self) -> bool:
+        """Return whether there is a free slot; wait for one before, half a second at the most."""
+        if not self.free:
+            self._has_slot.clear()
+            # A stop does not wake this, so it looks up from time to time.
+            await sleep_unless(self._has_slot, BLOCK_MS)
+        return self.free > 0
+
     # Reading
 
     async def fetch(self, queue: str, *, block: bool = True) -> int:
@@ -126,9 +134,9 @@ class Worker:
     async def _run(self, place: Place, delivery: Delivery) -> None:
         started_at, started = self._clock.now_ms(), self._clock.monotonic_ms()
         try:
-            if self._runner is None:
-                self._runner = self._new_runner()
             try:
+                if self._runner is None:
+                    self._runner = self._new_runner()
                 attempted = await self._runner.run(delivery)
             except Exception as error:
                 log.exception("execution %s: the runner failed", delivery.execution_id)
@@ -204,30 +212,31 @@ class Worker:
     # Running for ever
 
     async def run(self, stop: asyncio.Event) -> None:
-        """Work until `stop`, then wait for what runs, at most `shutdown_ms`."""
+        """Work until `stop`, then wait for what runs, at most `shutdown_ms`. Raises Unusable."""
         drained = asyncio.Event()
-        async with asyncio.TaskGroup() as group:
-            group.create_task(keep_stepping("worker.leases", self._beat_step, drained))
-            group.create_task(keep_stepping("worker.report", self._report_step, drained))
-            readers = [
-                group.create_task(
-                    keep_stepping("worker.read", partial(self._read_step, queue), stop)
-                )
-                for queue in self.queues
-            ]
-            await asyncio.gather(*readers)
-            await self._drain()
-            drained.set()
-            self._has_results.set()
-        await self._leave()
+        try:
+            async with asyncio.TaskGroup() as group:
+                group.create_task(keep_stepping("worker.leases", self._beat_step, drained))
+                group.create_task(keep_stepping("worker.report", self._report_step, drained))
+                readers = [
+                    group.create_task(
+                        keep_stepping("worker.read", partial(self._read_step, queue), stop)
+                    )
+                    for queue in self.queues
+                ]
+                await asyncio.gather(*readers)
+                await self._drain()
+                drained.set()
+                self._has_results.set()
+            await self._leave()
+        except ExceptionGroup as failures:
+            raise failures.exceptions[0] from None
+        finally:
+            await self._close()
 
     async def _read_step(self, queue: str) -> float:
-        if not self.free:
-            self._has_slot.clear()
-            # A stop does not wake this, so it looks up from time to time.
-            await sleep_unless(self._has_slot, BLOCK_MS)
-            return 0
-        await self.fetch(queue)
+        if await self.wait_for_slot():
+            await self.fetch(queue)
         return 0
 
     async def _report_step(self) -> float:
@@ -246,9 +255,7 @@ class Worker:
         if tasks:
             log.info("waiting for %d executions", len(tasks))
             _, late = await asyncio.wait(tasks, timeout=deadline_s)
-            for task in late:
-                task.cancel()
-            await asyncio.gather(*late, return_exceptions=True)
+            await _cut_off(late)
             if late:
                 log.warning("%d executions cut off; another worker takes them over", len(late))
 
@@ -263,5 +270,16 @@ class Worker:
                 )
         except TRANSIENT as error:
             log.warning("%d outcomes could not be reported: %s", len(self._results), error)
+
+    async def _close(self) -> None:
+        """Leave nothing behind in this process, however `run` ends."""
+        await _cut_off(task for _, task in self._running.values())
         if self._runner is not None:
             await self._runner.close()
+
+
+async def _cut_off(tasks: Iterable[asyncio.Task[None]]) -> None:
+    leaving = list(tasks)
+    for task in leaving:
+        task.cancel()
+    await asyncio.gather(*leaving, return_exceptions=True)

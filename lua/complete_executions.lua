@@ -46,6 +46,9 @@ for n = outcomes, #ARGV, 7 do
   if is_read and not seen[entry] and holds(ready, entry, consumer, deliveries) then
     answer, seen[entry] = 'done', true
     known[n] = redis.call('HGET', job_prefix .. id, 'x:' .. nominal_at) == 'ready:' .. attempt .. ':' .. entry
+    if not known[n] and not is_entry_of(ready, entry, execution_id, attempt) then
+      answer = 'stale'
+    end
     redis.call('EXISTS', runs_prefix .. id, due_prefix .. (retry_at ~= '' and bucket_of(retry_at) or ''))
   elseif is_recorded(runs_prefix .. id, nominal_at, outcome, attempt, deliveries) then
     answer = 'already'

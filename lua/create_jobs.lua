@@ -29,18 +29,23 @@ for n = first_plan, first_job - 1, 2 do
     return redis.error_reply('CONFLICT plan id ' .. ARGV[n] .. ' stands for another plan already')
   end
 end
-local reply, room, seen = {}, {}, {}
+local reply, room, seen, needed = {}, {}, {}, {}
 for n = first_job, #ARGV, 10 do
   local id, next_run_at, run_at, queue = ARGV[n], ARGV[n + 2], ARGV[n + 3], ARGV[n + 4]
   local is_new = not seen[id] and redis.call('EXISTS', job_prefix .. id) == 0
   seen[id] = true
+  if is_new then
+    needed[ARGV[n + 1]] = true
+  end
   touch_due(buckets, due_prefix, next_run_at, queue)
   reply[#reply + 1] = is_new and 1 or 0
   room[n] = is_new and run_at ~= '' and take_room(room, ready_prefix .. queue, max_ready)
 end
 
 for n = first_plan, first_job - 1, 2 do
-  redis.call('HSET', plans, ARGV[n], ARGV[n + 1])
+  if needed[ARGV[n]] then
+    redis.call('HSET', plans, ARGV[n], ARGV[n + 1])
+  end
 end
 local events = {}
 for n = first_job, #ARGV, 10 do

@@ -29,6 +29,7 @@ if refusal then
 end
 
 redis.call('EXISTS', buckets, bucket, ledger)
+local waiting = { [bucket_name] = false }
 local rows, room, count = {}, {}, { offered = 0, held = 0, stale = 0 }
 for n = attempts, #ARGV, 2 do
   local due_at, execution_id = ARGV[n], ARGV[n + 1]
@@ -37,8 +38,8 @@ for n = attempts, #ARGV, 2 do
   local attempt, at = string.match(job[1] or '', '^due:(%d+):(%d+)$')
   local member, verdict = execution_id, 'stale'
   if at == due_at then
-    redis.call('EXISTS', due_prefix .. '@' .. job[2])
-    verdict = take_room(room, ready_prefix .. job[2], max_ready) and 'offered' or 'held'
+    local is_held = is_waiting(waiting, due_prefix, '@' .. job[2], member)
+    verdict = not is_held and take_room(room, ready_prefix .. job[2], max_ready) and 'offered' or 'held'
   elseif tonumber(redis.call('ZSCORE', bucket, member)) ~= tonumber(due_at) then
     member = nil
   end

@@ -12,6 +12,7 @@
 --@include lib/due
 --@include lib/execution
 --@include lib/records
+--@include lib/verdict
 local fence = KEYS[1]
 local buckets = KEYS[2]
 local bucket = KEYS[3]
@@ -34,30 +35,28 @@ if refusal then
 end
 
 redis.call('EXISTS', buckets, bucket, ledger)
+local waiting = { [bucket_name] = false }
 local rows, room, count = {}, {}, { fired = 0, advanced = 0, overlap = 0, held = 0, stale = 0 }
 while group <= #ARGV do
   local due_at, nominal_at, next_at, next_bucket, skipped, size = unpack(ARGV, group, group + 5)
   redis.call('EXISTS', due_prefix .. next_bucket)
   for n = group + 6, group + 5 + size do
-    local member, verdict = ARGV[n], nil
+    local member = ARGV[n]
     local bar = string.find(member, '|', 1, true)
     local id = string.sub(member, bar + 1)
     local job = redis.call('HMGET', job_prefix .. id, 'next_run_at', 'plan', 'state', 'x:' .. nominal_at, 'overlap',
       'live', 'queue', 'target', 'payload', 'retry')
-    if job[1] ~= due_at or job[2] ~= string.sub(member, 1, bar - 1) or job[3] ~= 'active' then
-      verdict = 'stale'
+    local verdict = judge(job, due_at, string.sub(member, 1, bar - 1), nominal_at)
+    if verdict == 'stale' then
       -- A member that its job does not know is left over and goes, unless it has another time by now.
-      if tonumber(redis.call('ZSCORE', bucket, member)) ~= tonumber(due_at) then
-        member = nil
-      end
-    elseif nominal_at == '' or job[4] then
-      verdict = 'advanced'
-    elseif job[5] == 'skip' and tonumber(job[6] or 0) > 0 then
-      verdict = 'overlap'
-    else
-      verdict = take_room(room, ready_prefix .. job[7], max_ready) and 'fired' or 'held'
+      member = tonumber(redis.call('ZSCORE', bucket, member)) == tonumber(due_at) and member or nil
+    elseif is_waiting(waiting, due_prefix, '@' .. job[7], member)
+      or verdict == 'fired' and not take_room(room, ready_prefix .. job[7], max_ready) then
+      verdict = 'held'
     end
-    redis.call('EXISTS', runs_prefix .. id, due_prefix .. '@' .. (job[7] or ''))
+    if skipped ~= '' or verdict == 'overlap' then
+      redis.call('EXISTS', runs_prefix .. id)
+    end
     count[verdict] = count[verdict] + 1
     rows[#rows + 1] = { verdict, member, id, job, due_at, nominal_at, next_at, next_bucket, skipped }
   end
@@ -67,23 +66,26 @@ end
 local moves, events = new_moves(bucket_name), {}
 for _, row in ipairs(rows) do
   local verdict, member, id, job, due_at, nominal_at, next_at, next_bucket, skipped = unpack(row, 1, 9)
-  local runs, key = runs_prefix .. id, job_prefix .. id
+  local runs, key, state = runs_prefix .. id, job_prefix .. id, next_at == '' and 'completed' or 'active'
   if verdict == 'stale' then
     move(moves, member, '')
   elseif verdict == 'held' then
     move(moves, member, '@' .. job[7], due_at)
   else
     move(moves, member, next_bucket, next_at)
-    redis.call('HSET', key, 'next_run_at', next_at, 'state', next_at == '' and 'completed' or 'active')
     if skipped ~= '' then
       add_skipped(runs, history_limit, events, id, skipped)
     end
     if verdict == 'overlap' then
       add_skipped(runs, history_limit, events, id, '[' .. nominal_at .. ',"skipped",' .. nominal_at .. ',1,1,"overlap"]')
-    elseif verdict == 'fired' then
+    end
+    if verdict ~= 'fired' then
+      redis.call('HSET', key, 'next_run_at', next_at, 'state', state)
+    else
       local execution_id = id .. '@' .. nominal_at
       local live = offer(ready_prefix .. job[7], execution_id, '1', due_at, job[8], job[9], job[10])
-      redis.call('HSET', key, 'x:' .. nominal_at, live, 'live', tonumber(job[6] or 0) + 1)
+      redis.call('HSET', key, 'next_run_at', next_at, 'state', state, 'x:' .. nominal_at, live, 'live',
+        tonumber(job[6] or 0) + 1)
       events[#events + 1] = offered_event(execution_id, 1, due_at, job[7])
     end
   end

@@ -76,11 +76,11 @@ async def _read_pending(client: Any, key: str) -> dict[str, tuple[str, int]]:
 
 
 def _text(fields: dict[bytes, bytes]) -> dict[str, str]:
-    return {name.decode(): value.decode() for name, value in fields.items()}
+    return {n.decode(): value.decode(errors="backslashreplace") for n, value in fields.items()}
 
 
 def changes(before: Keyspace, after: Keyspace) -> Keyspace:
-    """Return by key what is new: fields that changed (None where gone), and lines that were added."""
+    """Return by key what is new: changed fields (None where gone), or the lines that were added."""
     found: Keyspace = {}
     for key in before.keys() | after.keys():
         old, new = before.get(key), after.get(key)
@@ -155,7 +155,7 @@ def _faults_of_executions(
     space: Keyspace,
     entries: set[str],
 ) -> Iterator[str]:
-    """Yield what is wrong with a job's live executions; take them out of `places`, into `entries`."""
+    """Yield what is wrong with live executions; take them out of `places`, into `entries`."""
     live = {name[2:]: value for name, value in job.items() if name.startswith("x:")}
     if int(job.get("live", 0)) != len(live):
         yield f"{job_id} counts {job.get('live')} live executions and has {len(live)}"

@@ -21,12 +21,16 @@ class Refused(click.ClickException):
 
     def __init__(self, problem: dict[str, Any]) -> None:
         self.code = str(problem.get("code"))
-        faults = [
-            f"{e['pointer'].strip('/').replace('/', '.')}: {e['detail']}"
-            for e in problem.get("errors") or ()
-        ]
+        faults = [_fault(error) for error in problem.get("errors") or ()]
         lines = faults or [str(problem.get("detail") or problem.get("title"))]
         super().__init__("\n".join(map(printable, lines)))
+
+
+def _fault(error: dict[str, str]) -> str:
+    """Return `field: what to do` of one entry of a problem's `errors`."""
+    parts = error.get("pointer", "").split("/")[1:] or [error.get("parameter", "")]
+    field = ".".join(part.replace("~1", "/").replace("~0", "~") for part in parts)
+    return f"{field}: {error['detail']}" if field else error["detail"]
 
 
 class Api:
@@ -89,7 +93,7 @@ class Api:
             problem = json.loads(error.read())
             if "code" in problem:
                 return Refused(problem)
-        except (OSError, ValueError, TypeError, KeyError):
+        except (OSError, ValueError, TypeError, AttributeError, KeyError):
             pass
         return self._stranger(f"HTTP {error.code}")
 

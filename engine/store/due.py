@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 
 from engine import codec
+from engine.errors import NotSupported
 from engine.keys import Shard, bucket_of
 from engine.model import SkipReason, SkipRecord
 from engine.plan import Plan, Proposal
@@ -90,15 +92,18 @@ def _read_peek(reply: list[bytes | list[bytes]]) -> Peek:
 
 
 async def read_plans(store: Store, shard: Shard, plan_ids: set[str]) -> None:
-    """Read into `store.plans` those plans that are not there yet. Ids that the shard does not know
-    stay unknown."""
+    """Read into `store.plans` those plans that are not there yet.
+
+    Ids that the shard does not know stay unknown, and so do plans of a newer version.
+    """
     missing = sorted(plan_ids - store.plans.keys())
     if missing:
         for plan_id, data in zip(
             missing, await store.client.hmget(shard.plans, missing), strict=True
         ):
             if data is not None:
-                store.plans[plan_id] = Plan.from_canonical(data)
+                with suppress(NotSupported):
+                    store.plans[plan_id] = Plan.from_canonical(data)
 
 
 async def fire_due(

@@ -121,7 +121,14 @@ async def list_jobs(
 
 
 async def run_job(store: Store, job_id: str, now: int) -> str:
-    """Start an execution now; return its id. Raises NotFound."""
+    """Start an execution now; return its id. Raises NotFound.
+
+    Its nominal time is now, or the first millisecond after that the job's schedule does not hold: a
+    run by hand never stands for a scheduled one.
+    """
+    stored = await get_job(store, job_id)
+    while stored.plan.first_after(now - 1, stored.job.anchor_at) == now:
+        now += 1
     shard = store.layout.shard_of(job_id)
     keys = [shard.job(job_id), shard.buckets, shard.ledger]
     limits = [store.max_ready, store.config.ledger_limit]

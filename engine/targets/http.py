@@ -58,7 +58,8 @@ class HttpRunner:
 
     async def _post(self, delivery: Delivery, target: HttpTarget) -> Attempted:
         headers = {**target.headers, **_headers_for(delivery)}
-        headers.setdefault("Content-Type", "application/json")
+        if not any(name.lower() == "content-type" for name in headers):
+            headers["Content-Type"] = "application/json"
         async with self._session.post(
             target.url,
             data=delivery.payload,
@@ -69,7 +70,10 @@ class HttpRunner:
             status = answer.status
             if 200 <= status < 300:
                 return Attempted(True, status)
-            excerpt = (await answer.content.read(EXCERPT_BYTES)).decode("utf-8", "replace")
+            try:
+                excerpt = (await answer.content.read(EXCERPT_BYTES)).decode("utf-8", "replace")
+            except aiohttp.ClientError:
+                excerpt = ""  # broken off; the status has come
         is_final = status < 500 and status not in RETRIED
         return Attempted(False, status, f"HTTP {status}: {excerpt}".rstrip(": "), is_final)
 

@@ -1,14 +1,27 @@
 -- Deliveries. The pending entry is the lease of an execution; entry, consumer and delivery count are its fencing token.
 
--- Whether a stream was ever read. Asking for its pending entries is an error until then.
+-- Whether a stream has its consumer group: before the first read it has none, and XPENDING would raise.
 local function has_group(ready)
-  return redis.call('EXISTS', ready) == 1 and #redis.call('XINFO', 'GROUPS', ready) > 0
+  local groups = redis.call('EXISTS', ready) == 1 and redis.call('XINFO', 'GROUPS', ready) or {}
+  for _, group in ipairs(groups) do
+    if group[2] == 'workers' then
+      return true
+    end
+  end
+  return false
 end
 
 -- Whether this consumer still holds this delivery of an entry.
 local function holds(ready, entry, consumer, deliveries)
   local pending = redis.call('XPENDING', ready, 'workers', entry, entry, 1)[1]
   return pending and pending[2] == consumer and pending[4] == tonumber(deliveries)
+end
+
+-- Whether an entry is what its holder says that it is: this attempt of this execution.
+local function is_entry_of(ready, entry, execution_id, attempt)
+  local found = redis.call('XRANGE', ready, entry, entry)[1]
+  local fields = found and found[2] or {}
+  return fields[2] == execution_id and fields[4] == attempt
 end
 
 -- An entry leaves its stream here and nowhere else: acknowledged and deleted, in the script that records the outcome.

@@ -32,6 +32,15 @@ local function forget_due(buckets, due_prefix, due_at, queue, member)
   remove_due(buckets, due_prefix, '@' .. queue, { member })
 end
 
+-- Whether a member waits for room already: an earlier commit moved it there, and its reply was lost. `waiting` remembers
+-- which buckets there are; the one that is being fired stands in it as false.
+local function is_waiting(waiting, due_prefix, bucket, member)
+  if waiting[bucket] == nil then
+    waiting[bucket] = redis.call('EXISTS', due_prefix .. bucket) == 1
+  end
+  return waiting[bucket] and redis.call('ZSCORE', due_prefix .. bucket, member)
+end
+
 -- Moves out of one bucket are gathered and made at the end: one ZREM, and one ZADD for each bucket that receives.
 local function new_moves(from)
   return { from = from, leaving = {}, coming = {} }

@@ -20,9 +20,9 @@ LAYERS = {
     " engine.crontab engine.registration",
     "naming": "engine.keys engine.codec engine.config",
     "storage": "engine.scripts engine.store",
-    "loops": "engine.shards engine.scheduler engine.worker engine.reclaimer engine.relay"
-    " engine.targets engine.embedded engine.supervisor",
-    "processes": "engine.__main__ engine.cli api bench",
+    "loops": "engine.loop engine.shards engine.scheduler engine.worker engine.reclaimer"
+    " engine.relay engine.targets engine.embedded engine.supervisor",
+    "processes": "engine.__main__ engine.cli engine.demo engine.logs engine.roles api bench",
 }
 """Bottom first. A module imports from its own layer and from those below it."""
 

@@ -1,0 +1,144 @@
+"""The rule of each field that has one: types that refuse what the engine could not use.
+
+No text repeats a URL or a header's value: they may hold a secret.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from typing import Annotated, TypeVar
+from urllib.parse import urlsplit
+
+from pydantic import AfterValidator, BeforeValidator, Field, ValidationInfo
+from pydantic_core import PydanticCustomError
+
+from engine.clock import Clock
+from engine.errors import BadInput
+from engine.model import JOB_ID, QUEUE, check_job_id, check_queue
+from engine.plan import parse_schedule
+from engine.store.jobs import MAX_PAGE
+
+MAX_URL_CHARS = 2_048
+MAX_HEADERS = 50
+MAX_HEADER_CHARS = 8_192
+
+_HOST = re.compile(r"[\w.:-]+")  # a name, or an address whose brackets urlsplit took away
+_NOT_IN_URL = re.compile(r"[\s\x00-\x20\x7f-\x9f\\]")
+_TOKEN = re.compile(r"[A-Za-z0-9!#$%&'*+.^_`|~-]{1,256}")
+_HEADER_VALUE = re.compile(r"[\t\x20-\x7e\xa0-\xff]*")
+_RESERVED = {"host", "content-length", "transfer-encoding", "connection", "idempotency-key"}
+_RESERVED_PREFIX = "waterclock-"
+
+T = TypeVar("T")
+
+
+def _refuse(detail: str) -> PydanticCustomError:
+    return PydanticCustomError(BadInput.code, "{detail}", {"detail": detail})
+
+
+def ask(check: Callable[[], T]) -> T:
+    """Return what the engine's check returns, its BadInput made a validation error with its code
+    and field."""
+    try:
+        return check()
+    except BadInput as error:
+        context = {"detail": error.message, "field": error.field or ""}
+        raise PydanticCustomError(error.code, "{detail}", context) from None
+
+
+def _check_url(url: str) -> str:
+    if len(url) > MAX_URL_CHARS:
+        raise _refuse(f"a URL has {MAX_URL_CHARS} characters at the most")
+    if _NOT_IN_URL.search(url):
+        raise _refuse("a URL has no spaces, control characters or backslashes; percent-encode them")
+    try:
+        parts = urlsplit(url)
+        host, port = parts.hostname, parts.port
+    except ValueError:
+        raise _refuse("the host or the port of this URL cannot be read") from None
+    if parts.scheme not in ("http", "https"):
+        raise _refuse("a target's URL begins with http:// or https://")
+    if "@" in parts.netloc:
+        raise _refuse("a URL with a user or password is not taken; send an Authorization header")
+    if not host or not _HOST.fullmatch(host):
+        raise _refuse("this URL has no host, or one that cannot exist")
+    if port == 0:
+        raise _refuse("a port is a number from 1 to 65535")
+    if "#" in url:
+        raise _refuse("a target's URL has no fragment (#…): it is never sent")
+    return url
+
+
+def _check_header_name(name: str) -> str:
+    if not _TOKEN.fullmatch(name):
+        raise _refuse("this is not the name of a header (RFC 9110, token)")
+    if name.lower() in _RESERVED or name.lower().startswith(_RESERVED_PREFIX):
+        raise _refuse("this header is set by Waterclock itself")
+    return name
+
+
+def _check_header_value(value: str) -> str:
+    if len(value) > MAX_HEADER_CHARS or not _HEADER_VALUE.fullmatch(value):
+        raise _refuse(
+            f"a header's value has {MAX_HEADER_CHARS} characters at the most, all of Latin-1, and"
+            " no line breaks or other control characters"
+        )
+    return value
+
+
+def _check_headers(headers: dict[str, str]) -> dict[str, str]:
+    if len(headers) > MAX_HEADERS:
+        raise _refuse(f"a target has {MAX_HEADERS} headers at the most")
+    if len({name.lower() for name in headers}) < len(headers):
+        raise _refuse("two headers have the same name: upper and lower case are one")
+    return headers
+
+
+def _check_schedule(expr: str, info: ValidationInfo) -> str:
+    clock: Clock = (info.context or {})["clock"]
+    ask(lambda: parse_schedule(expr, now=clock.now_ms()))
+    return expr
+
+
+def _check_timezone(name: str) -> str:
+    ask(lambda: parse_schedule(None, name, now=0))
+    return name
+
+
+def _check_worker(name: str) -> str:
+    if not QUEUE.fullmatch(name):
+        raise _refuse(
+            "a worker's name is 1 to 64 characters from A–Z a–z 0–9 . _ - and begins with a letter"
+            " or digit"
+        )
+    return name
+
+
+def _check_prefix(prefix: str) -> str:
+    if prefix and not JOB_ID.fullmatch(prefix):
+        raise _refuse("no job id begins so")
+    return prefix
+
+
+def _whole_number(text: object) -> int:
+    if not isinstance(text, str) or not re.fullmatch(r"[0-9]{1,9}", text):
+        raise _refuse("this must be a whole number")
+    return int(text)
+
+
+JobId = Annotated[str, AfterValidator(lambda text: ask(lambda: check_job_id(text)))]
+Queue = Annotated[str, AfterValidator(lambda text: ask(lambda: check_queue(text)))]
+Url = Annotated[str, AfterValidator(_check_url)]
+Headers = Annotated[
+    dict[
+        Annotated[str, AfterValidator(_check_header_name)],
+        Annotated[str, AfterValidator(_check_header_value)],
+    ],
+    AfterValidator(_check_headers),
+]
+PageLimit = Annotated[int, BeforeValidator(_whole_number), Field(ge=1, le=MAX_PAGE)]
+Schedule = Annotated[str, AfterValidator(_check_schedule)]
+Timezone = Annotated[str, AfterValidator(_check_timezone)]
+WorkerName = Annotated[str, AfterValidator(_check_worker)]
+Prefix = Annotated[str, AfterValidator(_check_prefix)]

@@ -1,0 +1,1 @@
+"""Scenarios: one a file, each an async function that returns its metrics."""

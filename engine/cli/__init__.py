@@ -1,0 +1,42 @@
+"""The command line: `waterclock COMMAND …`; `--help` says what each command does.
+
+Processes run until a signal stops them; `jobs` talks to the HTTP API. Exit codes: 0 done, 1 it
+could not be done (one line says why), 2 the command line itself is wrong.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import click
+
+from engine import __version__
+from engine.cli.fleet import api, scheduler, worker
+from engine.cli.jobs import jobs
+from engine.cli.up import up
+from engine.errors import WaterclockError
+
+
+class _Main(click.Group):
+    """A group whose commands may raise any WaterclockError: shown as one line, exit code 1."""
+
+    def invoke(self, ctx: click.Context) -> Any:
+        try:
+            return super().invoke(ctx)
+        except WaterclockError as error:
+            raise click.ClickException(error.message) from error
+
+
+@click.group(cls=_Main, context_settings={"help_option_names": ["-h", "--help"]})
+def main() -> None:
+    """Waterclock runs jobs at a time, on a schedule, or as soon as possible."""
+
+
+@main.command()
+def version() -> None:
+    """Print the version."""
+    click.echo(f"waterclock {__version__}")
+
+
+for command in (up, scheduler, worker, api, jobs):
+    main.add_command(command)

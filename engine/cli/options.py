@@ -1,0 +1,65 @@
+"""The options that commands share.
+
+Most stand for a setting, and take help, bounds and default from it. One that is not given is None,
+which leaves the setting to its variable or its default: `Config.from_env(**options)` takes them as
+they come.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable
+from typing import Any
+
+import click
+
+from engine.cli.client import Api
+from engine.config import Config
+from engine.logs import LEVELS, set_up_logging
+
+Decorator = Callable[[Callable[..., Any]], Callable[..., Any]]
+
+
+def setting(name: str, flag: str, **more: Any) -> Decorator:
+    """Return a click option for the setting `name`, passed to the command under that name.
+
+    `more` goes to click; a `help` among it stands in place of the setting's own.
+    """
+    field = Config.model_fields[name]
+    if field.annotation is int:
+        limits = {
+            side: getattr(limit, side)
+            for limit in field.metadata
+            for side in ("ge", "le")
+            if hasattr(limit, side)
+        }
+        more.setdefault("type", click.IntRange(limits.get("ge"), limits.get("le")))
+    about = str(field.description)
+    default = "" if field.default is None else f"; default: {field.default}"
+    more.setdefault("help", f"{about[0].upper()}{about[1:]}. [WATERCLOCK_{name.upper()}{default}]")
+    return click.option(flag, name, **more)
+
+
+def log_level(default: str) -> Decorator:
+    """Return the option `--log-level`, which sets logging up and passes nothing on."""
+    return click.option(
+        "--log-level",
+        type=click.Choice(LEVELS),
+        default=default,
+        show_default=True,
+        expose_value=False,
+        callback=lambda _context, _option, level: set_up_logging(level),
+        help="The least that is worth a line on standard error.",
+    )
+
+
+def over_api(command: Callable[..., None]) -> Callable[..., None]:
+    """Give a command the options `--api` and `--json`, and the API as its first argument."""
+
+    @setting("api_url", "--api")
+    @click.option("--json", "as_json", is_flag=True, help="Print JSON, for programs.")
+    @functools.wraps(command)
+    def with_api(*args: Any, api_url: str | None, **options: Any) -> None:
+        command(Api(Config.from_env(api_url=api_url).api_url), *args, **options)
+
+    return with_api

@@ -1,0 +1,272 @@
+"""Jobs over HTTP: what each route answers, and what it leaves in the store."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+import calling
+import httpx
+import pytest
+from calling import AT_ONCE, CRON, MINUTE, NOW, NOW_TEXT, Read, create, refused
+
+from engine.clock import ManualClock
+from engine.store import Store
+from engine.store.jobs import get_job
+
+client = calling.client
+clock = calling.clock
+keyspace = calling.keyspace
+
+
+async def test_a_created_job_is_answered_as_it_will_be_read(client: httpx.AsyncClient) -> None:
+    answer = await client.post("/v1/jobs", json=CRON)
+    assert answer.status_code == 201
+    assert answer.headers["location"] == "/v1/jobs/report"
+    assert answer.json() == {
+        "job_id": "report",
+        "state": "active",
+        "schedule_expr": "0 9 * * *",
+        "timezone": "Asia/Tokyo",
+        "target": {
+            "type": "http",
+            "url": "https://example.com/hook?key=s3cret",
+            "headers": {},
+            "timeout_ms": 30_000,
+        },
+        "payload": None,
+        "queue": "http",
+        "retry": {
+            "max_attempts": 3,
+            "base_ms": 1_000,
+            "max_ms": 3_600_000,
+            "jitter": "equal",
+        },
+        "misfire": {"policy": "fire_once", "grace_ms": 60_000},
+        "overlap": "skip",
+        "created_at": NOW_TEXT,
+        "next_run_at": "2027-01-16T00:00:00.000Z",
+        "live_executions": 0,
+    }
+    assert (await client.get("/v1/jobs/report")).json() == answer.json()
+
+
+async def test_every_field_that_is_given_is_kept(client: httpx.AsyncClient) -> None:
+    given = {
+        "job_id": "a.b_c:d-1",
+        "schedule_expr": "every 30s",
+        "timezone": "UTC",
+        "target": {
+            "type": "http",
+            "url": "http://[::1]:8080/",
+            "headers": {"X-Key": "é\tü", "Content-Type": "text/plain"},
+            "timeout_ms": 100,
+        },
+        "payload": [1, "two", None],
+        "queue": "slow",
+        "retry": {"max_attempts": 1, "base_ms": 0, "max_ms": 0, "jitter": "none"},
+        "misfire": {"policy": "skip", "grace_ms": 0},
+        "overlap": "allow",
+    }
+    await create(client, {**given, "depends_on": []})
+    job = (await client.get("/v1/jobs/a.b_c:d-1")).json()
+    assert {name: job[name] for name in given} == given
+
+
+@pytest.mark.parametrize(
+    ("expr", "next_run_at"),
+    [
+        ("@hourly", "2027-01-15T09:00:00.000Z"),
+        ("every 30s", "2027-01-15T08:00:30.000Z"),
+        ("2027-02-01T09:00:00+01:00", "2027-02-01T08:00:00.000Z"),
+    ],
+)
+async def test_each_kind_of_schedule_has_its_next_time(
+    client: httpx.AsyncClient, expr: str, next_run_at: str
+) -> None:
+    created = await create(client, {"schedule_expr": expr, "target": {"type": "worker"}})
+    assert (created["next_run_at"], created["state"]) == (next_run_at, "active")
+    assert "execution_id" not in created
+
+
+@pytest.mark.parametrize("given", [{}, {"schedule_expr": None}])
+async def test_a_job_without_a_schedule_runs_at_once(
+    client: httpx.AsyncClient, given: dict[str, Any]
+) -> None:
+    created = await create(client, {**AT_ONCE, **given})
+    assert created["execution_id"] == f"mail@{NOW}"
+    assert (created["state"], created["next_run_at"]) == ("completed", None)
+    assert created["queue"] == "default"
+    [execution] = (await client.get("/v1/jobs/mail/executions")).json()
+    assert execution["execution_id"] == created["execution_id"]
+    job = (await client.get("/v1/jobs/mail")).json()
+    assert job == {name: value for name, value in created.items() if name != "execution_id"}
+
+
+async def test_a_job_without_an_id_gets_one_of_its_own(client: httpx.AsyncClient) -> None:
+    body = {"target": {"type": "worker"}}
+    first, second = await create(client, body), await create(client, body)
+    assert first["job_id"] != second["job_id"]
+    assert (await client.get(f"/v1/jobs/{first['job_id']}")).status_code == 200
+
+
+@pytest.mark.parametrize(
+    "payload",
+    [
+        "{}",
+        "[]",
+        '""',
+        "null",
+        "false",
+        "18446744073709551615",
+        "-9223372036854775808",
+        "9007199254740993",
+        "0.1",
+        '{"b":1,"a":{"":[[],{}]}}',
+        '"12345678901234567890123 \U0001f600 é \\u0000 \\""',
+        "[" * 254 + "]" * 254,
+    ],
+)
+async def test_a_payload_is_kept_exactly(
+    client: httpx.AsyncClient, store: Store, payload: str
+) -> None:
+    body = f'{{"job_id": "exact", "target": {{"type": "worker"}}, "payload": {payload}}}'
+    headers = {"Content-Type": "application/json; charset=utf-8"}
+    answer = await client.post("/v1/jobs", content=body.encode(), headers=headers)
+    assert answer.status_code == 201
+    sent = f'"payload":{payload},'
+    assert sent in answer.text
+    assert sent in (await client.get("/v1/jobs/exact")).text
+    assert (await get_job(store, "exact")).job.payload.decode() == payload
+
+
+async def test_an_id_that_exists_is_refused_and_left_as_it_is(
+    client: httpx.AsyncClient, keyspace: Read
+) -> None:
+    await create(client, CRON)
+    before = await keyspace()
+    answer = await client.post("/v1/jobs", json={**AT_ONCE, "job_id": "report"})
+    problem = refused(answer, 409, "job_exists")
+    assert problem["errors"][0]["pointer"] == "/job_id"
+    assert await keyspace() == before
+
+
+async def test_of_two_that_create_the_same_id_at_once_one_succeeds(
+    client: httpx.AsyncClient,
+) -> None:
+    answers = await asyncio.gather(*(client.post("/v1/jobs", json=CRON) for _ in range(8)))
+    assert sorted(answer.status_code for answer in answers) == [201, *[409] * 7]
+
+
+async def test_pages_follow_each_other_in_order_of_ids(client: httpx.AsyncClient) -> None:
+    ids = ["a-1", "a-2", "a-3", "b-1", "b-2"]
+    for job_id in reversed(ids):
+        await create(client, {**CRON, "job_id": job_id})
+    seen: list[list[str]] = []
+    after = ""
+    while True:
+        answer = await client.get("/v1/jobs", params={"limit": 2, "after": after})
+        page = answer.json()
+        seen.append([job["job_id"] for job in page["jobs"]])
+        if page["next"] is None:
+            break
+        after = page["next"]
+    assert seen == [["a-1", "a-2"], ["a-3", "b-1"], ["b-2"]]
+    some = (await client.get("/v1/jobs?prefix=a-&after=a-1")).json()
+    assert [job["job_id"] for job in some["jobs"]] == ["a-2", "a-3"]
+    assert some["jobs"][0] == (await client.get("/v1/jobs/a-2")).json()
+
+
+async def test_an_id_that_no_job_can_have_reaches_no_key(client: httpx.AsyncClient) -> None:
+    problem = refused(await client.post("/v1/jobs/a%0D%0Ab/run"), 404, "not_found")
+    assert problem["detail"] == "there is no job of this id, nor can there be"
+
+
+async def test_a_deleted_job_is_gone_with_all_that_it_had(
+    client: httpx.AsyncClient, keyspace: Read
+) -> None:
+    await create(client, CRON)
+    answer = await client.delete("/v1/jobs/report")
+    assert (answer.status_code, answer.content) == (204, b"")
+    assert all(not key.startswith(("job:", "due:")) for shard in await keyspace() for key in shard)
+    refused(await client.delete("/v1/jobs/report"), 404, "not_found")
+
+
+async def test_a_run_by_hand_starts_an_execution_and_moves_no_schedule(
+    client: httpx.AsyncClient,
+) -> None:
+    created = await create(client, CRON)
+    answer = await client.post("/v1/jobs/report/run")
+    assert (answer.status_code, answer.json()) == (202, {"execution_id": f"report@{NOW}"})
+    again = await client.post("/v1/jobs/report/run", json={})
+    assert again.json() == {"execution_id": f"report@{NOW + 1}"}
+    job = (await client.get("/v1/jobs/report")).json()
+    assert job == {**created, "live_executions": 2}
+
+
+async def test_a_paused_job_has_no_next_time_and_a_resumed_one_has(
+    client: httpx.AsyncClient,
+) -> None:
+    created = await create(client, CRON)
+    paused = await client.post("/v1/jobs/report/pause")
+    assert paused.status_code == 200
+    assert paused.json() == {**created, "state": "paused", "next_run_at": None}
+    refused(await client.post("/v1/jobs/report/pause"), 409, "wrong_state")
+    resumed = await client.post("/v1/jobs/report/resume")
+    assert (resumed.status_code, resumed.json()) == (200, created)
+    refused(await client.post("/v1/jobs/report/resume"), 409, "wrong_state")
+
+
+@pytest.mark.parametrize(
+    ("missed", "next_run_at"),
+    [
+        (None, "2027-01-15T08:01:00.000Z"),
+        ({}, "2027-01-15T08:01:00.000Z"),
+        ({"missed": "misfire"}, "2027-01-15T08:01:00.000Z"),
+        ({"missed": "skip"}, "2027-01-15T08:04:00.000Z"),
+    ],
+)
+async def test_resuming_leaves_missed_times_to_the_policy_or_skips_them(
+    client: httpx.AsyncClient,
+    clock: ManualClock,
+    missed: dict[str, str] | None,
+    next_run_at: str,
+) -> None:
+    await create(client, {**CRON, "schedule_expr": "* * * * *"})
+    await client.post("/v1/jobs/report/pause")
+    clock.advance(3 * MINUTE + 1)
+    resumed = await client.post("/v1/jobs/report/resume", json=missed)
+    assert resumed.json()["next_run_at"] == next_run_at
+    skipped = (await client.get("/v1/jobs/report/executions")).json()
+    assert skipped == (
+        [
+            {
+                "job_id": "report",
+                "status": "skipped",
+                "reason": "paused",
+                "scheduled_for": "2027-01-15T08:01:00.000Z",
+                "last_scheduled_for": "2027-01-15T08:03:00.000Z",
+                "count": 3,
+                "count_is_exact": True,
+            }
+        ]
+        if missed == {"missed": "skip"}
+        else []
+    )
+
+
+@pytest.mark.parametrize("job_id", ["nobody", "no%20body", "a@1", "%7Bx%7D", "x" * 129])
+async def test_a_job_that_is_not_there_is_not_found_by_any_route(
+    client: httpx.AsyncClient, keyspace: Read, job_id: str
+) -> None:
+    before = await keyspace()
+    for method, path in [
+        ("GET", ""),
+        ("DELETE", ""),
+        ("POST", "/run"),
+        ("POST", "/pause"),
+        ("POST", "/resume"),
+        ("GET", "/executions"),
+    ]:
+        refused(await client.request(method, f"/v1/jobs/{job_id}{path}"), 404, "not_found")
+    assert await keyspace() == before

@@ -1,0 +1,150 @@
+"""What is read back: lists of jobs in pages, and the executions of a job with their states."""
+
+from __future__ import annotations
+
+import pytest
+from seeding import (
+    AT_ONCE,
+    MINUTE,
+    NOW,
+    fire,
+    job_ids,
+    registration,
+    result,
+    seed,
+    small,
+    start,
+    take,
+)
+
+from engine.errors import NotFound, Unusable
+from engine.keys import LAYOUT
+from engine.model import ExecutionState, Outcome, SkipReason
+from engine.store import Store
+from engine.store.executions import (
+    Execution,
+    complete_executions,
+    list_executions,
+)
+from engine.store.jobs import create_jobs, get_job, list_jobs
+
+RETRY_AT = NOW + 2_000
+
+
+async def page_ids(store: Store, **wanted: str | int) -> tuple[list[str], str | None]:
+    found, after = await list_jobs(store, **wanted)  # type: ignore[arg-type]
+    return [stored.job.id for stored in found], after
+
+
+async def test_pages_go_through_all_shards_in_order_of_ids(any_store: Store) -> None:
+    ids = sorted(f"job-{n}" for n in range(10))
+    await create_jobs(any_store, [registration(job_id) for job_id in ids])
+    seen: list[str] = []
+    after: str | None = ""
+    sizes = []
+    while after is not None:
+        page, after = await page_ids(any_store, after=after, limit=4)
+        seen += page
+        sizes.append(len(page))
+    assert seen == ids
+    assert sizes == [4, 4, 2]
+
+
+async def test_a_last_page_that_is_full_has_nothing_after_it(any_store: Store) -> None:
+    await create_jobs(any_store, [registration(f"job-{n}") for n in range(4)])
+    assert (await page_ids(any_store, limit=4))[1] is None
+
+
+async def test_a_prefix_narrows_the_list_and_its_pages(any_store: Store) -> None:
+    ids = ["a", "b", "b.1", "b.2", "b:3", "bb", "c"]
+    await create_jobs(any_store, [registration(job_id) for job_id in ids])
+    assert await page_ids(any_store, prefix="b.") == (["b.1", "b.2"], None)
+    assert await page_ids(any_store, prefix="b", limit=2) == (["b", "b.1"], "b.1")
+    rest = await page_ids(any_store, prefix="b", after="b.1")
+    assert rest == (["b.2", "b:3", "bb"], None)
+    assert await page_ids(any_store, prefix="b", after="a") == (
+        ["b", "b.1", "b.2", "b:3", "bb"],
+        None,
+    )
+    assert await page_ids(any_store, prefix="b", after="c") == ([], None)
+
+
+async def test_an_empty_list_is_a_page(any_store: Store) -> None:
+    assert await page_ids(any_store) == ([], None)
+
+
+async def test_reading_no_job_finds_none(any_store: Store) -> None:
+    with pytest.raises(NotFound):
+        await get_job(any_store, "job-0")
+    with pytest.raises(NotFound):
+        await list_executions(any_store, "job-0")
+
+
+async def only(store: Store, job_id: str = "job-0") -> Execution:
+    [execution] = await list_executions(store, job_id)
+    return execution
+
+
+async def test_an_execution_waits_then_runs_then_has_succeeded(any_store: Store) -> None:
+    await seed(any_store, registration("job-0", AT_ONCE, next_run_at=None, run_at=NOW))
+    assert (await only(any_store)).state is ExecutionState.WAITING
+    [delivery] = await take(any_store)
+    running = await only(any_store)
+    assert (running.state, running.worker) == (ExecutionState.RUNNING, "w1")
+    ended = result(delivery)
+    await complete_executions(any_store, [ended], NOW)
+    assert await only(any_store) == Execution(
+        "job-0", NOW, ExecutionState.SUCCEEDED, 1, [ended.record]
+    )
+
+
+async def test_a_failed_execution_is_retried_then_dead(any_store: Store) -> None:
+    first = result(await start(any_store, "job-0"), Outcome.FAILED, RETRY_AT)
+    await complete_executions(any_store, [first], NOW)
+    assert await only(any_store) == Execution(
+        "job-0", NOW, ExecutionState.RETRYING, 2, [first.record], retry_at=RETRY_AT
+    )
+    await fire(any_store, any_store.layout.shard_of("job-0"), RETRY_AT)
+    waiting = await only(any_store)
+    assert (waiting.state, waiting.attempt) == (ExecutionState.WAITING, 2)
+    second = result((await take(any_store))[0], Outcome.DEAD)
+    await complete_executions(any_store, [second], NOW)
+    dead = await only(any_store)
+    assert dead.state is ExecutionState.DEAD
+    assert dead.attempts == [second.record, first.record]
+
+
+async def test_an_execution_without_room_in_its_queue_waits(any_store: Store) -> None:
+    store = small(any_store, max_ready=1)
+    await start(store, "job-0")
+    job_id = job_ids(store, 2)[1]
+    await seed(store, registration(job_id, AT_ONCE, next_run_at=None, run_at=NOW))
+    assert (await only(store, job_id)).state is ExecutionState.WAITING
+
+
+async def test_times_that_were_not_fired_are_listed_with_their_reason(any_store: Store) -> None:
+    shard = await seed(any_store, registration("job-0"))
+    await fire(any_store, shard, NOW + 3 * MINUTE)
+    live, skipped = await list_executions(any_store, "job-0")
+    assert (live.nominal_at, live.state) == (NOW + 3 * MINUTE, ExecutionState.WAITING)
+    assert skipped.state is ExecutionState.SKIPPED
+    assert skipped.skipped is not None
+    assert (skipped.skipped.count, skipped.skipped.reason) == (3, SkipReason.LATE)
+
+
+async def test_a_store_of_another_layout_is_refused(store: Store) -> None:
+    await store.client.set(LAYOUT, '{"version":99,"hash":"crc32","tags":["a"]}')
+    with pytest.raises(Unusable, match="layout version 99"):
+        await Store.open(store.config)
+
+
+async def test_the_first_process_decides_on_the_shards(store: Store) -> None:
+    config = store.config.model_copy(update={"shards": 9})
+    async with await Store.open(config) as second:
+        assert second.layout == store.layout
+
+
+async def test_a_second_process_sees_what_the_first_has_stored(store: Store) -> None:
+    await seed(store, registration("job-0"))
+    async with await Store.open(store.config) as second:
+        assert (await get_job(second, "job-0")).job.id == "job-0"

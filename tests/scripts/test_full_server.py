@@ -1,0 +1,123 @@
+"""A full server: what needs room is refused before the first write; ending work needs none."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager
+
+import pytest
+from invariants import read_shard
+from redis.exceptions import OutOfMemoryError
+from seeding import (
+    BUCKET,
+    EVERY_MINUTE,
+    NOW,
+    fire,
+    group,
+    job_ids,
+    lease,
+    registration,
+    result,
+    seed,
+    take,
+)
+
+from engine.keys import Shard
+from engine.model import Outcome
+from engine.store import Store
+from engine.store.due import fire_attempts, fire_due, peek_due
+from engine.store.executions import (
+    Answer,
+    complete_executions,
+    heartbeat_executions,
+    reclaim_executions,
+)
+from engine.store.jobs import create_jobs, delete_job, pause_job, resume_job, run_job
+from engine.store.leases import acquire_lease, release_lease
+
+TOKEN = "7"
+
+
+@asynccontextmanager
+async def full(store: Store) -> AsyncIterator[None]:
+    await store.client.config_set("maxmemory", 1)
+    try:
+        yield
+    finally:
+        await store.client.config_set("maxmemory", 0)
+
+
+def due(store: Store, shard: Shard) -> Awaitable[object]:
+    return fire_due(store, shard, TOKEN, "s1", BUCKET, [group(EVERY_MINUTE, NOW, "job-0")])
+
+
+def attempts(store: Store, shard: Shard) -> Awaitable[object]:
+    return fire_attempts(store, shard, TOKEN, "s1", BUCKET, [(b"job-0@1", NOW)])
+
+
+REFUSED: dict[str, Callable[[Store, Shard], Awaitable[object]]] = {
+    "fire_due": due,
+    "fire_attempts": attempts,
+    "create_jobs": lambda store, _: create_jobs(store, [registration(job_ids(store, 2)[1])]),
+    "run_job": lambda store, _: run_job(store, "job-0", NOW),
+    "pause_job": lambda store, _: pause_job(store, "job-0"),
+    "acquire_lease": lambda store, shard: acquire_lease(store, [shard], "s1"),
+}
+
+
+@pytest.mark.parametrize("name", REFUSED)
+async def test_what_needs_room_is_refused_and_changes_nothing(store: Store, name: str) -> None:
+    shard = await seed(store, registration("job-0"))
+    await store.client.hset(shard.fence, mapping={"token": TOKEN, "holder": "s1"})
+    before = await read_shard(store, shard)
+    async with full(store):
+        with pytest.raises(OutOfMemoryError):
+            await REFUSED[name](store, shard)
+    assert await read_shard(store, shard) == before
+
+
+async def test_resuming_is_refused_and_the_job_stays_paused(store: Store) -> None:
+    shard = await seed(store, registration("job-0"))
+    await pause_job(store, "job-0")
+    before = await read_shard(store, shard)
+    async with full(store):
+        with pytest.raises(OutOfMemoryError):
+            await resume_job(store, "job-0", NOW, skip_missed=True)
+    assert await read_shard(store, shard) == before
+
+
+async def test_what_was_refused_is_done_when_there_is_room_again(store: Store) -> None:
+    shard = await seed(store, registration("job-0"))
+    async with full(store):
+        with pytest.raises(OutOfMemoryError):
+            await fire(store, shard)
+    assert (await fire(store, shard)).fired == 1
+
+
+@pytest.mark.parametrize("outcome", Outcome)
+async def test_ending_an_execution_needs_no_room(store: Store, outcome: Outcome) -> None:
+    shard = await seed(store, registration("job-0"))
+    await fire(store, shard)
+    [delivery] = await take(store)
+    retry_at = NOW + 1 if outcome is Outcome.FAILED else None
+    async with full(store):
+        assert await heartbeat_executions(store, [delivery]) == [True]
+        ended = result(delivery, outcome, retry_at)
+        assert await complete_executions(store, [ended], NOW) == [Answer.DONE]
+
+
+async def test_looking_reclaiming_releasing_and_deleting_need_no_room(store: Store) -> None:
+    shard = await seed(store, registration("job-0"))
+    await fire(store, shard)
+    [delivery] = await take(store)
+    entry = [delivery.entry_id]
+    ready = shard.ready("default")
+    await store.client.xclaim(ready, "workers", "w1", 0, entry, idle=60_000, justid=True)
+    async with full(store):
+        [peek] = await peek_due(store, [shard], NOW)
+        assert not isinstance(peek, Exception)
+        reclaimed = await reclaim_executions(store, "default", shard, "w2", NOW)
+        assert len(reclaimed.deliveries) == 1
+        assert await release_lease(store, shard, "s1")
+        await delete_job(store, "job-0")
+    await lease(store, shard)

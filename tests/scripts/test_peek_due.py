@@ -1,0 +1,121 @@
+"""peek_due: what is due in a shard, and when to look again."""
+
+from __future__ import annotations
+
+from invariants import read_shard
+from seeding import (
+    BUCKET,
+    EVERY_MINUTE,
+    MINUTE,
+    NOW,
+    ONE_OFF,
+    fire,
+    job_ids,
+    registration,
+    result,
+    seed,
+    small,
+    start,
+)
+
+from engine.keys import Shard
+from engine.store import Store
+from engine.store.due import Peek, Slice, peek_due
+from engine.store.executions import complete_executions
+
+
+async def peek(store: Store, shard: Shard, now: int = NOW) -> Peek:
+    [found] = await peek_due(store, [shard], now)
+    assert isinstance(found, Peek)
+    return found
+
+
+def member(job_id: str) -> bytes:
+    return f"{EVERY_MINUTE.id}|{job_id}".encode()
+
+
+async def test_an_empty_shard_has_nothing_due(any_store: Store) -> None:
+    assert await peek(any_store, any_store.layout.shards[0]) == Peek(None, [])
+
+
+async def test_every_shard_is_asked_at_once(any_store: Store) -> None:
+    shard = await seed(any_store, registration("job-0"))
+    found = await peek_due(any_store, any_store.layout.shards, NOW)
+    due = [peek for peek in found if isinstance(peek, Peek) and peek.slices]
+    assert due == [await peek(any_store, shard)]
+    assert len(found) == len(any_store.layout.shards)
+
+
+async def test_what_is_due_comes_oldest_first(any_store: Store) -> None:
+    ids = job_ids(any_store, 3)
+    times = [NOW + 2, NOW, NOW + 3]
+    shard = await seed(
+        any_store,
+        *(registration(job_id, next_run_at=at) for job_id, at in zip(ids, times, strict=True)),
+    )
+    assert await peek(any_store, shard, NOW + 2) == Peek(
+        NOW, [Slice(BUCKET, [(member(ids[1]), NOW), (member(ids[0]), NOW + 2)])]
+    )
+
+
+async def test_a_job_due_in_the_future_only_says_when(any_store: Store) -> None:
+    shard = await seed(any_store, registration("job-0"))
+    assert await peek(any_store, shard, NOW - 1) == Peek(NOW, [])
+
+
+async def test_the_oldest_minute_comes_alone(any_store: Store) -> None:
+    ids = job_ids(any_store, 2)
+    shard = await seed(
+        any_store, registration(ids[0], next_run_at=NOW + MINUTE), registration(ids[1])
+    )
+    assert await peek(any_store, shard, NOW + MINUTE) == Peek(
+        NOW, [Slice(BUCKET, [(member(ids[1]), NOW)])]
+    )
+
+
+async def test_a_look_is_no_longer_than_a_batch(any_store: Store) -> None:
+    any_store.config = any_store.config.model_copy(update={"batch": 2})
+    shard = await seed(any_store, *(registration(job_id) for job_id in job_ids(any_store, 3)))
+    [found] = (await peek(any_store, shard)).slices
+    assert len(found.members) == 2
+
+
+async def test_looking_changes_nothing(any_store: Store) -> None:
+    shard = await seed(any_store, registration("job-0"))
+    before = await read_shard(any_store, shard)
+    await peek(any_store, shard)
+    assert await read_shard(any_store, shard) == before
+
+
+async def test_a_full_queue_shows_as_much_as_it_has_room_for(any_store: Store) -> None:
+    store = small(any_store, max_ready=2)
+    [first, second, *rest] = job_ids(store, 6)
+    one, two = await start(store, first), await start(store, second)
+    shard = await seed(
+        store,
+        *(registration(i, ONE_OFF, next_run_at=NOW - n) for n, i in enumerate(rest)),
+    )
+    # Two minutes have members: NOW itself starts one.
+    await fire(store, shard)
+    await fire(store, shard)
+    assert await peek(store, shard) == Peek(None, [])
+
+    await complete_executions(store, [result(one)], NOW)
+    oldest = f"{ONE_OFF.id}|{rest[3]}".encode()
+    assert (await peek(store, shard)).slices == [Slice("@default", [(oldest, NOW - 3)])]
+    await complete_executions(store, [result(two)], NOW)
+    [found] = (await peek(store, shard)).slices
+    assert [at for _, at in found.members] == [NOW - 3, NOW - 2]
+
+
+async def test_a_full_queue_does_not_hide_what_is_due_elsewhere(any_store: Store) -> None:
+    store = small(any_store, max_ready=1)
+    ids = job_ids(store, 3)
+    await start(store, ids[0])
+    shard = await seed(store, registration(ids[1]))
+    await fire(store, shard)
+    await seed(store, registration(ids[2], queue="other", next_run_at=NOW + MINUTE))
+    found = await peek(store, shard, NOW + MINUTE)
+    assert found == Peek(
+        NOW + MINUTE, [Slice(str(int(BUCKET) + 1), [(member(ids[2]), NOW + MINUTE)])]
+    )

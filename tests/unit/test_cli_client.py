@@ -1,0 +1,139 @@
+"""The command line's HTTP client, against a server that answers what a test tells it to."""
+
+from __future__ import annotations
+
+import json
+import socket
+import threading
+from collections.abc import Iterator
+from http.server import BaseHTTPRequestHandler, HTTPServer
+
+import click
+import pytest
+
+from engine.cli.client import Api, Refused
+from engine.errors import BadInput
+
+
+class Answering(HTTPServer):
+    """Answers every request with `status` and `body`, and keeps what was asked."""
+
+    status = 200
+    body = b"{}"
+
+    def __init__(self) -> None:
+        super().__init__(("127.0.0.1", 0), _Handler)
+        self.url = f"http://127.0.0.1:{self.server_port}"
+        self.requests: list[tuple[str, str, str | None, bytes]] = []
+
+
+class _Handler(BaseHTTPRequestHandler):
+    server: Answering
+
+    def answer(self) -> None:
+        body = self.rfile.read(int(self.headers.get("Content-Length", 0)))
+        content_type = self.headers.get("Content-Type")
+        self.server.requests.append((self.command, self.path, content_type, body))
+        self.send_response(self.server.status)
+        self.send_header("Content-Length", str(len(self.server.body)))
+        self.end_headers()
+        self.wfile.write(self.server.body)
+
+    do_GET = do_POST = do_DELETE = answer
+
+    def log_message(self, *_: object) -> None:
+        """Say nothing."""
+
+
+@pytest.fixture
+def server() -> Iterator[Answering]:
+    with Answering() as server:
+        thread = threading.Thread(target=server.serve_forever, args=(0.01,))
+        thread.start()
+        yield server
+        server.shutdown()
+        thread.join()
+
+
+def refuse(server: Answering, **problem: object) -> str:
+    """Return what the command line says of a problem."""
+    server.status, server.body = 400, json.dumps(problem).encode()
+    with pytest.raises(Refused) as refused:
+        Api(server.url).post("jobs", body={})
+    return refused.value.message
+
+
+def test_requests_are_what_the_api_takes(server: Answering) -> None:
+    api = Api(server.url + "/")
+    api.get("jobs", limit=5, prefix="a&b", after=None)
+    api.get("jobs", "a/../b?c")
+    api.post("jobs", body={"job_id": "a"})
+    api.post("jobs", "a", "run")
+    assert server.requests == [
+        ("GET", "/v1/jobs?limit=5&prefix=a%26b", None, b""),
+        ("GET", "/v1/jobs/a%2F..%2Fb%3Fc", None, b""),
+        ("POST", "/v1/jobs", "application/json", b'{"job_id": "a"}'),
+        ("POST", "/v1/jobs/a/run", None, b""),
+    ]
+
+
+def test_an_empty_answer_is_none(server: Answering) -> None:
+    server.status, server.body = 204, b""
+    assert Api(server.url).delete("jobs", "a") is None
+
+
+def test_each_fault_of_a_problem_is_a_line_with_its_field(server: Answering) -> None:
+    errors = [
+        {"pointer": "/target/url", "detail": "use http or https"},
+        {"pointer": "/target/headers/a~1b~0c", "detail": "no token"},
+        {"parameter": "limit", "detail": "1 to 1000"},
+        {"pointer": "", "detail": "an object"},
+    ]
+    assert refuse(server, code="bad_input", detail="several", errors=errors).splitlines() == [
+        "target.url: use http or https",
+        "target.headers.a/b~c: no token",
+        "limit: 1 to 1000",
+        "an object",
+    ]
+
+
+def test_a_problem_without_faults_says_its_detail(server: Answering) -> None:
+    said = refuse(server, code="not_found", title="Not Found", detail="there is no job a")
+    assert said == "there is no job a"
+
+
+def test_a_problem_cannot_steer_the_terminal(server: Answering) -> None:
+    assert refuse(server, code="error", detail="\x1b[2Jx\ny") == r"\x1b[2Jx\ny"
+
+
+@pytest.mark.parametrize(
+    ("status", "body"),
+    [(200, b"<html>"), (200, b"\xff"), (404, b"Not Found"), (500, b"[]"), (502, b'{"a":1}')],
+)
+def test_a_server_that_is_not_waterclock_is_told_so(
+    server: Answering, status: int, body: bytes
+) -> None:
+    server.status, server.body = status, body
+    with pytest.raises(click.ClickException, match="is no Waterclock API"):
+        Api(server.url).get("jobs")
+
+
+def test_no_server_says_what_to_start() -> None:
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = taken.getsockname()[1]
+    with pytest.raises(click.ClickException, match=r"no API answers at .*`waterclock up`.*--api"):
+        Api(f"http://127.0.0.1:{port}").get("jobs")
+
+
+@pytest.mark.parametrize("url", ["file:///etc/passwd", "ftp://127.0.0.1", "127.0.0.1:8787", ""])
+def test_only_http_urls_are_opened(url: str) -> None:
+    with pytest.raises(BadInput, match="http:// or https://"):
+        Api(url)
+
+
+def test_a_proxy_of_the_environment_is_not_asked(
+    server: Answering, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("http_proxy", "http://127.0.0.1:1")
+    monkeypatch.delenv("no_proxy", raising=False)
+    assert Api(server.url).get("jobs") == {}

@@ -1,0 +1,206 @@
+"""`waterclock jobs …`: what is sent for a command line, and what is printed of the answer."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+from click.testing import CliRunner, Result
+
+from engine.cli import main, options
+
+JOB = {
+    "job_id": "nightly",
+    "state": "active",
+    "schedule_expr": "0 2 * * *",
+    "timezone": "Europe/Zurich",
+    "target": {"type": "http", "url": "http://127.0.0.1/x"},
+    "payload": {"a": [1]},
+    "queue": "http",
+    "next_run_at": "2026-12-01T01:00:00.000Z",
+    "live_executions": 0,
+}
+
+Call = tuple[str, tuple[str, ...], object]
+
+
+class FakeApi:
+    """Keeps what it is asked, and answers `answer`."""
+
+    answer: Any = JOB
+
+    def __init__(self) -> None:
+        self.url = ""
+        self.calls: list[Call] = []
+
+    def get(self, *path: str, **query: object) -> Any:
+        self.calls.append(("GET", path, {k: v for k, v in query.items() if v is not None}))
+        return self.answer
+
+    def post(self, *path: str, body: object = None) -> Any:
+        self.calls.append(("POST", path, body))
+        return self.answer
+
+    def delete(self, *path: str) -> None:
+        self.calls.append(("DELETE", path, None))
+
+
+@pytest.fixture
+def api(monkeypatch: pytest.MonkeyPatch) -> FakeApi:
+    api = FakeApi()
+
+    def opened(url: str) -> FakeApi:
+        api.url = url
+        return api
+
+    monkeypatch.setattr(options, "Api", opened)
+    return api
+
+
+def jobs(*args: str) -> Result:
+    return CliRunner().invoke(main, ["jobs", *args])
+
+
+def added(api: FakeApi, *args: str) -> Any:
+    """Return the body that `jobs add` sends for these arguments."""
+    result = jobs("add", *args)
+    assert result.exit_code == 0, result.output
+    [(method, path, body)] = api.calls
+    assert (method, path) == ("POST", ("jobs",))
+    return body
+
+
+def test_add_sends_what_was_given_and_nothing_else(api: FakeApi) -> None:
+    target = {"type": "http", "url": "http://127.0.0.1/"}
+    assert added(api, "--url", "http://127.0.0.1/") == {"target": target}
+
+
+def test_add_sends_every_option(api: FakeApi) -> None:
+    args = """--id a --schedule @daily --timezone Asia/Tokyo --queue slow --timeout-ms 500
+        --max-attempts 7 --retry-base-ms 0 --retry-max-ms 9 --retry-jitter full --misfire skip
+        --grace-ms 0 --overlap allow --url http://127.0.0.1/ --payload"""
+    headers = ["--header", "X-A: 1", "--header", "X-B:a:b"]
+    assert added(api, *args.split(), '{"n": [1.5, null]}', *headers) == {
+        "job_id": "a",
+        "schedule_expr": "@daily",
+        "timezone": "Asia/Tokyo",
+        "queue": "slow",
+        "target": {
+            "type": "http",
+            "url": "http://127.0.0.1/",
+            "headers": {"X-A": "1", "X-B": "a:b"},
+            "timeout_ms": 500,
+        },
+        "payload": {"n": [1.5, None]},
+        "retry": {"max_attempts": 7, "base_ms": 0, "max_ms": 9, "jitter": "full"},
+        "misfire": {"policy": "skip", "grace_ms": 0},
+        "overlap": "allow",
+    }
+
+
+@pytest.mark.parametrize("text", ["{}", "[]", "0", "false", '""', "12345678901234567890"])
+def test_add_sends_payloads_that_look_empty_or_are_long(api: FakeApi, text: str) -> None:
+    body = added(api, "--worker", "--payload", text)
+    assert body == {"target": {"type": "worker"}, "payload": json.loads(text)}
+
+
+@pytest.mark.parametrize(
+    ("args", "reason"),
+    [
+        ([], "either --url or --worker"),
+        (["--url", "http://127.0.0.1/", "--worker"], "either --url or --worker"),
+        (["--worker", "--header", "A: 1"], "go with --url"),
+        (["--worker", "--timeout-ms", "1"], "go with --url"),
+        (["--url", "http://127.0.0.1/", "--header", "A"], "Name: value"),
+        (["--worker", "--payload", "hello"], "not JSON"),
+        (["--worker", "--payload", "NaN"], "NaN is no number in JSON"),
+        (["--worker", "--overlap", "queue"], "--overlap"),
+    ],
+)
+def test_add_refuses_a_wrong_command_line_and_sends_nothing(
+    api: FakeApi, args: list[str], reason: str
+) -> None:
+    result = jobs("add", *args)
+    assert result.exit_code == 2
+    assert reason in result.output
+    assert api.calls == []
+
+
+@pytest.mark.parametrize(
+    ("args", "call"),
+    [
+        (["list"], ("GET", ("jobs",), {})),
+        (
+            ["list", "--prefix", "a", "--limit", "5", "--after", "b"],
+            ("GET", ("jobs",), {"prefix": "a", "limit": 5, "after": "b"}),
+        ),
+        (["show", "a"], ("GET", ("jobs", "a"), {})),
+        (
+            ["executions", "a", "--limit", "2"],
+            ("GET", ("jobs", "a", "executions"), {"limit": 2}),
+        ),
+        (["run", "a"], ("POST", ("jobs", "a", "run"), None)),
+        (["pause", "a"], ("POST", ("jobs", "a", "pause"), None)),
+        (["resume", "a"], ("POST", ("jobs", "a", "resume"), {"missed": "misfire"})),
+        (["resume", "a", "--skip-missed"], ("POST", ("jobs", "a", "resume"), {"missed": "skip"})),
+        (["delete", "a"], ("DELETE", ("jobs", "a"), None)),
+    ],
+)
+def test_each_command_is_one_request(api: FakeApi, args: list[str], call: Call) -> None:
+    result = jobs(*args, "--json")
+    assert result.exit_code == 0, result.output
+    assert api.calls == [call]
+    told = {"job_id": "a", "deleted": True} if args[0] == "delete" else JOB
+    assert json.loads(result.output) == told
+
+
+def test_the_api_is_where_the_option_or_the_variable_says(
+    api: FakeApi, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("WATERCLOCK_API_URL", "http://127.0.0.1:1")
+    jobs("show", "a")
+    assert api.url == "http://127.0.0.1:1"
+    jobs("show", "a", "--api", "http://127.0.0.1:2")
+    assert api.url == "http://127.0.0.1:2"
+
+
+def test_list_is_a_table_and_tells_of_more(api: FakeApi) -> None:
+    worker = {**JOB, "job_id": "b" * 128, "queue": "mine", "target": {"type": "worker"}}
+    api.answer = {"jobs": [JOB, {**worker, "schedule_expr": None}], "next": "bbb"}
+    result = jobs("list")
+    head, first, second = (line.split() for line in result.stdout.splitlines())
+    assert head == ["ID", "STATE", "SCHEDULE", "ZONE", "NEXT", "RUN", "TARGET"]
+    when = ["Europe/Zurich", "2026-12-01T01:00:00.000Z"]
+    assert first == ["nightly", "active", "0", "2", "*", "*", "*", *when, "http://127.0.0.1/x"]
+    assert second == ["b" * 128, "active", "–", *when, "queue", "mine"]
+    assert result.stderr == "There are more: --after bbb\n"
+
+
+def test_show_is_a_line_for_each_field(api: FakeApi) -> None:
+    shown = {
+        line.split()[0]: line.split(maxsplit=1)[1] for line in jobs("show", "a").output.splitlines()
+    }
+    assert list(shown) == list(JOB)
+    assert json.loads(shown["payload"]) == {"a": [1]}
+
+
+def test_executions_show_the_first_lag_and_the_newest_result(api: FakeApi) -> None:
+    at = "2026-12-01T01:00:00.000Z"
+    attempt = {"lag_ms": 9, "duration_ms": 40, "status_code": 200, "error": None}
+    failed = {"lag_ms": 3, "duration_ms": 5, "status_code": 503, "error": "HTTP 503: \x1b[31mno"}
+    skipped = {"status": "skipped", "reason": "late", "count": 12, "count_is_exact": False}
+    done = {"scheduled_for": at, "status": "succeeded", "attempt_count": 2}
+    api.answer = [
+        {"scheduled_for": at, "status": "waiting", "attempt_count": 0, "attempts": []},
+        {**done, "attempts": [attempt, failed]},
+        {"scheduled_for": at, "status": "retrying", "attempt_count": 1, "attempts": [failed]},
+        {**skipped, "scheduled_for": at, "last_scheduled_for": "2026-12-01T01:12:00.000Z"},
+    ]
+    rows = [line.split(maxsplit=5) for line in jobs("executions", "a").output.splitlines()[1:]]
+    assert [[cell.rstrip() for cell in row] for row in rows] == [
+        [at, "waiting", "0", "–", "–", "–"],
+        [at, "succeeded", "2", "3", "40", "200"],
+        [at, "retrying", "1", "3", "5", r"HTTP 503: \x1b[31mno"],
+        [at, "skipped", "–", "–", "–", "12 or more until 2026-12-01T01:12:00.000Z: late"],
+    ]

@@ -1,0 +1,213 @@
+"""The codec: what goes into Redis comes back, and what comes from outside is checked."""
+
+from __future__ import annotations
+
+import base64
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any
+
+import orjson
+import pytest
+
+from engine import codec
+from engine.backoff import Retry
+from engine.errors import BadInput
+from engine.keys import LAYOUT_VERSION, Layout, spread_tags
+from engine.model import (
+    Delivery,
+    HttpTarget,
+    Job,
+    LiveExecution,
+    Outcome,
+    Record,
+    SkipReason,
+    SkipRecord,
+    Target,
+    WorkerTarget,
+)
+
+NOW = 1_800_000_000_000
+
+JOB = Job(
+    id="a",
+    plan_id="p",
+    target=WorkerTarget(),
+    queue="default",
+    created_at=NOW,
+    anchor_at=NOW + 1,
+    schedule_expr="0 9 * * *",
+    timezone="Europe/Rome",
+    payload=b"\x00\xff",
+    retry=Retry(max_attempts=5),
+    next_run_at=NOW + 2,
+)
+
+DELIVERY = Delivery(
+    shard=3,
+    queue="default",
+    entry_id="1-0",
+    consumer="w1",
+    deliveries=2,
+    execution_id=f"a@{NOW}",
+    attempt=1,
+    due_at=NOW,
+    target=b'{"type":"worker"}',
+    payload=b"null",
+    retry=b'{"max_attempts":5}',
+)
+
+RECORD = Record(NOW, Outcome.SUCCEEDED, 1, 1, "w1", NOW + 12, 40)
+
+
+@pytest.mark.parametrize(
+    "target",
+    [
+        WorkerTarget(),
+        HttpTarget("https://a.test/x"),
+        HttpTarget("https://a.test/x", {"X-Key": "1"}, timeout_ms=500),
+    ],
+)
+def test_a_target_comes_back(target: Target) -> None:
+    assert codec.load_target(codec.dump_target(target)) == target
+
+
+def test_a_target_without_headers_stores_none() -> None:
+    assert codec.dump_target(HttpTarget("https://a.test")) == (
+        b'{"url":"https://a.test","timeout_ms":30000,"type":"http"}'
+    )
+
+
+@pytest.mark.parametrize("retry", [Retry(), Retry(max_attempts=1), Retry(jitter="full")])
+def test_a_retry_policy_comes_back(retry: Retry) -> None:
+    assert codec.load_retry(codec.dump_retry(retry)) == retry
+
+
+def test_the_default_retry_policy_costs_nothing() -> None:
+    assert codec.dump_retry(Retry()) == b""
+
+
+def _hash(job: Job) -> dict[bytes, bytes]:
+    return {
+        b"state": job.state.encode(),
+        b"plan": job.plan_id.encode(),
+        b"next_run_at": b"" if job.next_run_at is None else str(job.next_run_at).encode(),
+        b"queue": job.queue.encode(),
+        b"overlap": job.overlap.encode(),
+        b"target": codec.dump_target(job.target),
+        b"payload": job.payload,
+        b"retry": codec.dump_retry(job.retry),
+        b"definition": codec.dump_definition(job),
+    }
+
+
+@pytest.mark.parametrize("job", [JOB, replace(JOB, next_run_at=None, schedule_expr=None)])
+def test_a_job_comes_back(job: Job) -> None:
+    assert codec.load_job("a", _hash(job)) == job
+
+
+def test_live_executions_are_read_from_a_jobs_hash_oldest_first() -> None:
+    fields = {b"state": b"active", b"x:20": b"ready:1:5-1", b"x:3": b"due:2:99"}
+    assert codec.load_live(fields) == [
+        LiveExecution(3, 2, due_at=99),
+        LiveExecution(20, 1, entry_id="5-1"),
+    ]
+
+
+@pytest.mark.parametrize(
+    ("record", "packed"),
+    [
+        (RECORD, [NOW, "succeeded", 1, 1, "w1", 12, 40]),
+        (replace(RECORD, status_code=204), [NOW, "succeeded", 1, 1, "w1", 12, 40, 204]),
+        (replace(RECORD, error="no"), [NOW, "succeeded", 1, 1, "w1", 12, 40, None, "no"]),
+        (SkipRecord(1, 5, 3, SkipReason.LATE), [1, "skipped", 5, 3, 1, "late"]),
+        (SkipRecord(1, 5, 3, SkipReason.PAUSED, exact=False), [1, "skipped", 5, 3, 0, "paused"]),
+    ],
+)
+def test_a_record_is_a_short_array_and_comes_back(
+    record: Record | SkipRecord, packed: list[object]
+) -> None:
+    data = codec.dump_record(record)
+    assert orjson.loads(data) == packed
+    assert codec.load_record(data) == record
+
+
+def test_a_record_begins_as_the_script_that_looks_for_it_expects() -> None:
+    """complete_executions compares this text: order and spacing are the wire contract."""
+    assert codec.dump_record(RECORD).startswith(b'[%d,"succeeded",1,1,"w1",' % NOW)
+
+
+def test_a_long_error_is_cut() -> None:
+    record = codec.load_record(codec.dump_record(replace(RECORD, error="x" * 10_000)))
+    assert isinstance(record, Record)
+    assert record.error == "x" * codec.MAX_ERROR_CHARS
+
+
+def test_a_ledger_entry_has_a_line_an_event() -> None:
+    data = b'["created","a"]\n["fired","a@1",1,1,"q"]'
+    assert codec.load_events(data) == [["created", "a"], ["fired", "a@1", 1, 1, "q"]]
+
+
+def test_a_records_error_stays_on_its_line() -> None:
+    assert b"\n" not in codec.dump_record(replace(RECORD, error="two\nlines"))
+
+
+def test_a_delivery_is_read_from_a_streams_entry() -> None:
+    fields = {
+        b"execution_id": f"a@{NOW}".encode(),
+        b"attempt": b"1",
+        b"due_at": str(NOW).encode(),
+        b"target": DELIVERY.target,
+        b"payload": DELIVERY.payload,
+        b"retry": DELIVERY.retry,
+    }
+    assert codec.load_delivery(3, "default", b"1-0", "w1", 2, fields) == DELIVERY
+
+
+@pytest.mark.parametrize("retry", [b"", DELIVERY.retry])
+def test_a_lease_carries_the_proof_of_a_delivery(retry: bytes) -> None:
+    delivery = replace(DELIVERY, retry=retry)
+    lease = codec.dump_lease(delivery)
+    assert lease.replace("-", "").replace("_", "").isalnum()
+    assert codec.load_lease(lease) == replace(delivery, target=b"", payload=b"")
+
+
+def _lease(change: Callable[[list[Any]], object]) -> str:
+    proof: list[Any] = orjson.loads(base64.urlsafe_b64decode(codec.dump_lease(DELIVERY) + "=="))
+    change(proof)
+    return base64.urlsafe_b64encode(orjson.dumps(proof)).decode().rstrip("=")
+
+
+def test_a_lease_taken_apart_and_put_together_is_one() -> None:
+    assert _lease(lambda proof: None) == codec.dump_lease(DELIVERY)
+
+
+@pytest.mark.parametrize(
+    "lease",
+    [
+        "",
+        "x",
+        "é",
+        "bm8",
+        _lease(lambda proof: proof.pop()),
+        _lease(lambda proof: proof.append(1)),
+        _lease(lambda proof: proof.__setitem__(0, "3")),
+        _lease(lambda proof: proof.__setitem__(0, True)),
+        _lease(lambda proof: proof.__setitem__(8, {"max_attempts": 0})),
+        _lease(lambda proof: proof.__setitem__(8, [1])),
+    ],
+)
+def test_what_is_no_lease_is_refused(lease: str) -> None:
+    with pytest.raises(BadInput, match="no lease") as refusal:
+        codec.load_lease(lease)
+    assert refusal.value.field == "lease"
+
+
+def test_a_layout_comes_back_with_its_version() -> None:
+    layout = Layout(spread_tags(4))
+    assert codec.load_layout(codec.dump_layout(layout)) == (LAYOUT_VERSION, layout)
+
+
+def test_a_layout_says_in_words_how_ids_are_hashed() -> None:
+    fields = orjson.loads(codec.dump_layout(Layout(("a", "b"))))
+    assert fields == {"version": LAYOUT_VERSION, "hash": "crc32", "tags": ["a", "b"]}
