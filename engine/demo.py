@@ -28,12 +28,12 @@ ONCE_AFTER_MS = 10_000
 
 def demo_jobs(url: str, now: int) -> list[Registration]:
     """Return the demo's jobs, which call the echo application at `url`, which ends in a slash."""
-    once = datetime.fromtimestamp((now + ONCE_AFTER_MS) / 1000, UTC).isoformat()
+    once = datetime.fromtimestamp((now + ONCE_AFTER_MS) / 1000, UTC)
     job = partial(register, now=now, target=HttpTarget(url), payload=b'{"hello":"waterclock"}')
     return [
         job(job_id="demo-every-5s", schedule_expr="every 5s"),
         job(job_id="demo-every-minute", schedule_expr="* * * * *"),
-        job(job_id="demo-once", schedule_expr=once),
+        job(job_id="demo-once", schedule_expr=once.isoformat(timespec="milliseconds")),
         job(
             job_id="demo-flaky",
             schedule_expr="every 20s",

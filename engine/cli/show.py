@@ -1,7 +1,7 @@
 """What the command line prints: tables for people, JSON for programs.
 
-On a terminal there are colours and the window's width is kept; into a pipe or file go plain lines,
-each as long as it needs to be.
+A row is a line, however long: a terminal wraps it, and a pipe gets it whole. Colours are for
+terminals.
 """
 
 from __future__ import annotations
@@ -11,12 +11,9 @@ from collections.abc import Iterable, Sequence
 
 import click
 from rich.console import Console
-from rich.table import Table
 from rich.text import Text
 
 from engine.logs import printable
-
-_UNLIMITED = 100_000
 
 _STYLES = {
     **dict.fromkeys(("succeeded", "active", "created"), "green"),
@@ -26,32 +23,36 @@ _STYLES = {
 }
 
 
-def console() -> Console:
-    """Return a console on standard output that takes text as it is, without markup of any kind."""
-    found = Console(markup=False, emoji=False, highlight=False)
-    return found if found.is_terminal else Console(width=_UNLIMITED, color_system=None)
-
-
 def cell(value: object) -> Text:
     """Return a value as safe text; a state's or an outcome's word has its colour."""
     text = "–" if value is None else printable(str(value))
-    return Text(text, style=_STYLES.get(text, ""), overflow="fold")
+    return Text(text, style=_STYLES.get(text, ""))
+
+
+def print_line(line: Text) -> None:
+    """Print one line on standard output, at once."""
+    Console().print(line, soft_wrap=True)
 
 
 def print_table(columns: Sequence[str], rows: Iterable[Sequence[object]]) -> None:
-    table = Table(*columns, box=None, pad_edge=False, header_style="bold")
-    for row in rows:
-        table.add_row(*map(cell, row))
-    console().print(table)
+    """Print rows under the names of their columns."""
+    heading = [Text(column, style="bold") for column in columns]
+    _print_aligned([heading, *(list(map(cell, row)) for row in rows)])
 
 
 def print_facts(facts: Iterable[tuple[str, object]]) -> None:
     """Print names and values, a pair a line."""
-    table = Table(box=None, pad_edge=False, show_header=False)
-    table.add_column(style="bold")
-    for name, value in facts:
-        table.add_row(name, cell(value))
-    console().print(table)
+    _print_aligned([[Text(name, style="bold"), cell(value)] for name, value in facts])
+
+
+def _print_aligned(lines: Sequence[Sequence[Text]]) -> None:
+    # Nothing is added after the last cell: it would wrap, too.
+    *columns, _ = zip(*lines, strict=True)
+    widths = [max(cell.cell_len for cell in column) for column in columns]
+    for line in lines:
+        for text, width in zip(line, widths, strict=False):
+            text.pad_right(width - text.cell_len)
+        print_line(Text("  ").join(line))
 
 
 def print_json(value: object) -> None:

@@ -16,7 +16,7 @@ from engine import __version__
 from engine.cli.fleet import queues_of, url_of
 from engine.cli.options import log_level, setting
 from engine.cli.process import open_store, run_process
-from engine.cli.show import cell, console, print_facts
+from engine.cli.show import cell, print_facts, print_line
 from engine.clock import ServerClock
 from engine.config import Config
 from engine.embedded import EmbeddedServer, find_server
@@ -149,7 +149,7 @@ def _print_banner(
     config: Config, port: int, kind: ServerInfo, server: EmbeddedServer | None
 ) -> None:
     where = f"data in {server.data_dir}" if server else f"at {_place(config.redis_url)}"
-    console().print(f"Waterclock {__version__}", style="bold")
+    print_line(Text(f"Waterclock {__version__}", style="bold"))
     print_facts(
         [
             ("API", url_of(config.host, port)),
@@ -167,13 +167,14 @@ def _place(url: str) -> str:
 
 def print_attempt(ended_at: int, job_id: str, record: Record) -> None:
     """Print one line: when the attempt ended, whose it was, how late it began, how it went."""
-    line = Text(f"{_time_of_day(ended_at)}  {job_id:18} for {_time_of_day(record.nominal_at)}")
+    ended, nominal = _time_of_day(ended_at)[:-4], _time_of_day(record.nominal_at)
     lag_ms = record.started_at - record.nominal_at
-    line.append(f"  lag {lag_ms:5} ms  attempt {record.attempt}  ", style="dim")
+    line = Text(f"{ended}  {job_id:17} for {nominal}  lag {lag_ms:4} ms  ")
+    line.append(f"attempt {record.attempt}  ", style="dim")
     line.append(cell(record.outcome))
     if record.outcome is not Outcome.SUCCEEDED:
         line.append(f"  {printable(record.error or str(record.status_code))}")
-    console().print(line)
+    print_line(line)
 
 
 def _time_of_day(at: int) -> str:

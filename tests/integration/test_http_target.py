@@ -154,8 +154,9 @@ async def test_cookies_of_one_answer_are_not_sent_with_the_next_request(
         return answer
 
     async with serving(hand_out) as url:
-        await attempt(runner, url)
-        await attempt(runner, url)
+        named = url.replace("127.0.0.1", "localhost")  # an address would get no cookies anyway
+        await attempt(runner, named)
+        await attempt(runner, named)
     assert cookies == [{}, {}]
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
@@ -166,6 +167,25 @@ async def test_an_untrusted_lease_is_not_used(store: Store) -> None:
     assert await fired(store) == []
 
 
+async def test_a_lease_whose_trust_ends_during_a_step_is_not_used_any_more(store: Store) -> None:
+    clock = ManualClock(NOW)
+
+    class Slow(Scripts):
+        async def run(
+            self, name: str, keys: Sequence[str | bytes], args: Sequence[str | bytes | int] = ()
+        ) -> Any:
+            clock.advance(store.config.lease_ttl_ms)
+            return await super().run(name, keys, args)
+
+    ids = job_ids(store, 3)
+    await create_jobs(store, [registration(name) for name in ids])
+    slow = replace(with_config(store, batch=1), scripts=Slow(store.client))
+    keeper, scheduler = keep(slow, clock)
+    await keeper.step()
+    await scheduler.step()
+    assert len(await fired(store)) == 1
+
+
 async def test_a_lost_answer_to_a_commit_fires_nothing_twice(store: Store) -> None:
     class DeafOnce(Scripts):
         is_deaf = True
@@ -226,9 +246,11 @@ async def test_a_shard_that_fails_is_told_after_the_others_had_their_turn(store:
     keeper, scheduler = keep(replace(store, scripts=Broken(store.client)), ManualClock(NOW))
     await keeper.step()
 
+    before = asyncio.all_tasks()
     with pytest.raises(ConnectionError):
         await scheduler.step()
 
+    assert asyncio.all_tasks() == before
     ids = {f"job-{n}" for n in range(40)}
     sound = {name for name in ids if store.layout.shard_of(name) is not broken}
     assert {execution.partition("@")[0] for execution in await fired(store)} == sound < ids

@@ -86,6 +86,11 @@ def test_a_scheduler_that_leaves_moves_its_own_shards_only(count: int, at_once: 
         assert moved(orphaned, after) == 0
 
 
+def test_whoever_holds_one_more_than_the_others_keeps_it() -> None:
+    holders: Holders = [*["s0"] * 5, *["s1"] * 5, *["s2"] * 6]
+    assert settle(names(3), holders) == holders
+
+
 def test_a_scheduler_that_is_not_live_gets_nothing() -> None:
     assert choose("s9", ["s0"], [None, "s0"]) == []
 
