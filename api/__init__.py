@@ -1,6 +1,6 @@
 """The HTTP API: register jobs, look at them, and hand executions to workers that speak only HTTP.
 
-Reading order: routes (the table), schemas and rules (what is taken and given), wire (bytes to
+Reading order: routes (the table), schemas, rules and answers (what is taken and given), wire (bytes to
 values), then jobs, executions and health (one function a route), problems (every refusal), backend
 and app (what they stand on), server (how it listens).
 """

@@ -11,18 +11,10 @@ import re
 from starlette.requests import Request
 from starlette.responses import Response
 
+from api.answers import AttemptOut, ClaimOut, CompletedOut, ExecutionOut, SkippedOut
 from api.backend import backend_of
 from api.jobs import job_id_of
-from api.schemas import (
-    AttemptOut,
-    ClaimExecution,
-    ClaimOut,
-    CompletedOut,
-    CompleteExecution,
-    ExecutionOut,
-    ListExecutions,
-    SkippedOut,
-)
+from api.schemas import ClaimExecution, CompleteExecution, ListExecutions
 from api.wire import JsonResponse, read_body, read_query, rfc_3339, verbatim
 from engine import codec
 from engine.errors import BadInput, StaleDelivery
@@ -97,7 +89,7 @@ async def _next_delivery(
             return stale
     for shard, backlog in places:
         if backlog.waiting:
-            found = await read_ready(store, queue, [shard], worker, 1, block=False)
+            found = await read_ready(store, [(queue, shard)], worker, 1, block=False)
             if found:
                 return found[0]
     return None
@@ -192,7 +184,7 @@ def _shown(execution: Execution) -> ExecutionOut | SkippedOut:
         return {
             "job_id": execution.job_id,
             "status": "skipped",
-            "reason": skipped.reason,
+            "reason": skipped.told,
             "scheduled_for": rfc_3339(skipped.first_at),
             "last_scheduled_for": rfc_3339(skipped.last_at),
             "count": skipped.count,

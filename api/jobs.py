@@ -2,26 +2,21 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict
+from dataclasses import replace
 
 from starlette.requests import Request
 from starlette.responses import Response
 
+from api.answers import JobOut
 from api.backend import backend_of
-from api.schemas import CreateJob, HttpTargetIn, JobOut, ListJobs, Nothing, ResumeJob
-from api.wire import JsonResponse, dump_payload, read_body, read_query, rfc_3339, verbatim
-from engine.errors import BadInput, JobExists, NotFound, NotSupported
-from engine.model import (
-    JOB_ID,
-    MAX_PAYLOAD_BYTES,
-    HttpTarget,
-    JobState,
-    Overlap,
-    Target,
-    WorkerTarget,
-    execution_id,
-)
-from engine.registration import Registration, register
+from api.forms import catch_up_out, full_job_out, job_out, registration_of
+from api.schemas import CreateJob, ListJobs, Nothing, PauseJob, ResumeJob
+from api.wire import JsonResponse, read_body, read_query
+from engine.errors import JobExists, NotFound
+from engine.model import JOB_ID, execution_id
+from engine.plan import NO_CALENDARS, Calendars
+from engine.registration import Registration
+from engine.store import Store
 from engine.store.jobs import (
     StoredJob,
     create_jobs,
@@ -29,28 +24,41 @@ from engine.store.jobs import (
     get_job,
     list_jobs,
     pause_job,
+    preview_resume,
     resume_job,
     run_job,
 )
+from engine.store.snapshot import read_calendars
 
 
 async def create(request: Request) -> Response:
     """Store a job. 201 with the job, and its execution's id if it runs at once. Refuses with
     JobExists an id that is taken."""
     backend = backend_of(request)
-    store, clock = backend.store, backend.clock
-    body = await read_body(request, CreateJob, context={"clock": clock})
-    now = clock.now_ms()
-    registration = _registration(body, now)
-    job = registration.job
-    [is_new] = await create_jobs(store, [registration])
+    body = await read_body(request, CreateJob, context={"clock": backend.clock})
+    now = backend.clock.now_ms()
+    calendars = await calendars_for(backend.store, body)
+    registration = registration_of(body, now, calendars)
+    [is_new] = await create_jobs(backend.store, [registration])
     if not is_new:
-        raise JobExists(f"job {job.id} exists already and was left as it is", field="job_id")
-    shown = _shown(StoredJob(job, registration.plan, live=[]))
+        job_id = registration.job.id
+        raise JobExists(f"job {job_id} exists already and was left as it is", field="job_id")
+    return created(registration, now)
+
+
+def created(registration: Registration, now: int) -> Response:
+    """Return the answer for a job that was just stored."""
+    job = replace(registration.job, runs_left=registration.job.rules.max_runs)
+    shown = full_job_out(StoredJob(job, registration.plan, live=[]), now)
     if registration.run_at is not None:
         shown["execution_id"] = execution_id(job.id, registration.run_at)
         shown["live_executions"] = 1
-    return JsonResponse(shown, 201, {"Location": f"/v1/jobs/{job.id}"})
+    return job_response(shown, 201, Location=f"/v1/jobs/{job.id}")
+
+
+async def calendars_for(store: Store, body: CreateJob) -> Calendars:
+    """Return the calendars as they stand, if the body names any."""
+    return await read_calendars(store) if body.calendars else NO_CALENDARS
 
 
 async def index(request: Request) -> Response:
@@ -59,7 +67,7 @@ async def index(request: Request) -> Response:
     jobs, following = await list_jobs(
         backend_of(request).store, after=query.after, prefix=query.prefix, limit=query.limit
     )
-    return JsonResponse({"jobs": [_shown(stored) for stored in jobs], "next": following})
+    return JsonResponse({"jobs": [job_out(stored) for stored in jobs], "next": following})
 
 
 async def show(request: Request) -> Response:
@@ -81,21 +89,23 @@ async def run(request: Request) -> Response:
 
 
 async def pause(request: Request) -> Response:
-    """Keep a job from firing. Refuses with WrongState unless it is active."""
-    job_id = job_id_of(request)
-    await read_body(request, Nothing, may_be_empty=True)
-    await pause_job(backend_of(request).store, job_id)
+    """Keep a job from firing; a note may say why. Refuses with WrongState unless it is active."""
+    backend, job_id = backend_of(request), job_id_of(request)
+    body = await read_body(request, PauseJob, may_be_empty=True)
+    await pause_job(backend.store, job_id, backend.clock.now_ms(), note=body.note)
     return await _job_response(request)
 
 
 async def resume(request: Request) -> Response:
-    """Let a paused job fire again. Refuses with WrongState unless it is paused."""
+    """Let a paused job fire again, and say what becomes of the times that the pause held back. With
+    `dry_run` only say it. Refuses with WrongState unless it is paused."""
     backend, job_id = backend_of(request), job_id_of(request)
     body = await read_body(request, ResumeJob, may_be_empty=True)
-    await resume_job(
-        backend.store, job_id, backend.clock.now_ms(), skip_missed=body.missed == "skip"
-    )
-    return await _job_response(request)
+    settle = preview_resume if body.dry_run else resume_job
+    found = await settle(backend.store, job_id, backend.clock.now_ms(), body.misfire)
+    shown = full_job_out(await get_job(backend.store, job_id), backend.clock.now_ms())
+    shown["catch_up"] = catch_up_out(found)
+    return job_response(shown)
 
 
 def job_id_of(request: Request) -> str:
@@ -106,52 +116,12 @@ def job_id_of(request: Request) -> str:
     return job_id
 
 
+def job_response(shown: JobOut, status: int = 200, **headers: str) -> Response:
+    """Return a job as an answer, its version as the ETag."""
+    return JsonResponse(shown, status, {"ETag": f'"{shown["version"]}"', **headers})
+
+
 async def _job_response(request: Request) -> Response:
-    return JsonResponse(_shown(await get_job(backend_of(request).store, job_id_of(request))))
-
-
-def _registration(body: CreateJob, now: int) -> Registration:
-    if body.depends_on is not None and body.depends_on != []:
-        raise NotSupported("jobs that wait for other jobs are not built yet", field="depends_on")
-    payload = dump_payload(body.payload)
-    if len(payload) > MAX_PAYLOAD_BYTES:
-        raise BadInput(f"a payload has {MAX_PAYLOAD_BYTES} bytes at the most", field="payload")
-    return register(
-        now=now,
-        target=_target(body),
-        job_id=body.job_id,
-        schedule_expr=body.schedule_expr,
-        timezone=body.timezone,
-        payload=payload,
-        queue=body.queue,
-        retry=body.retry.to_retry() if body.retry else None,
-        misfire=body.misfire.to_misfire() if body.misfire else None,
-        overlap=Overlap(body.overlap),
-    )
-
-
-def _target(body: CreateJob) -> Target:
-    if isinstance(body.target, HttpTargetIn):
-        return HttpTarget(body.target.url, body.target.headers, body.target.timeout_ms)
-    return WorkerTarget()
-
-
-def _shown(stored: StoredJob) -> JobOut:
-    job, plan = stored.job, stored.plan
-    is_active = job.state is JobState.ACTIVE
-    return {
-        "job_id": job.id,
-        "state": job.state,
-        "schedule_expr": job.schedule_expr,
-        "timezone": job.timezone,
-        "target": asdict(job.target),
-        "payload": verbatim(job.payload),
-        "queue": job.queue,
-        "retry": asdict(job.retry),
-        "misfire": asdict(plan.misfire),
-        "overlap": job.overlap,
-        "created_at": rfc_3339(job.created_at),
-        # A paused job keeps the time at which it was paused; it will not fire then.
-        "next_run_at": rfc_3339(job.next_run_at) if is_active and job.next_run_at else None,
-        "live_executions": len(stored.live),
-    }
+    backend = backend_of(request)
+    stored = await get_job(backend.store, job_id_of(request))
+    return job_response(full_job_out(stored, backend.clock.now_ms()))

@@ -35,6 +35,7 @@ STATUS: Mapping[str, int] = {
     "job_exists": 409,
     "wrong_state": 409,
     "stale_delivery": 409,
+    "precondition_failed": 412,
     "too_large": 413,
     "unsupported_media_type": 415,
     "error": 500,
@@ -49,6 +50,7 @@ STATUS: Mapping[str, int] = {
 _CODE_OF_HTTP = {
     404: "not_found",
     405: "method_not_allowed",
+    412: "precondition_failed",
     413: "too_large",
     415: "unsupported_media_type",
 }

@@ -7,7 +7,8 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
-from typing import Annotated, TypeVar
+from contextlib import suppress
+from typing import Annotated, Any, TypeVar
 from urllib.parse import urlsplit
 
 from pydantic import AfterValidator, BeforeValidator, Field, ValidationInfo
@@ -16,7 +17,7 @@ from pydantic_core import PydanticCustomError
 from engine.clock import Clock
 from engine.errors import BadInput
 from engine.model import JOB_ID, QUEUE, check_job_id, check_queue
-from engine.plan import parse_schedule
+from engine.plan import parse_instant, parse_schedule
 from engine.store.jobs import MAX_PAGE
 
 MAX_URL_CHARS = 2_048
@@ -27,6 +28,7 @@ _HOST = re.compile(r"[\w.:-]+")  # a name, or an address whose brackets urlsplit
 _NOT_IN_URL = re.compile(r"[\s\x00-\x20\x7f-\x9f\\]")
 _TOKEN = re.compile(r"[A-Za-z0-9!#$%&'*+.^_`|~-]{1,256}")
 _HEADER_VALUE = re.compile(r"[\t\x20-\x7e\xa0-\xff]*")
+_YEAR_2200 = 7_258_118_400_000
 _RESERVED = {"host", "content-length", "transfer-encoding", "connection", "idempotency-key"}
 _RESERVED_PREFIX = "waterclock-"
 
@@ -95,15 +97,49 @@ def _check_headers(headers: dict[str, str]) -> dict[str, str]:
     return headers
 
 
-def _check_schedule(expr: str, info: ValidationInfo) -> str:
+def _check_schedule(expr: object, info: ValidationInfo) -> str | tuple[str, ...]:
+    given = tuple(expr) if isinstance(expr, list) else expr
+    texts = given if isinstance(given, tuple) else (given,)
+    if not all(isinstance(text, str) for text in texts):
+        raise _refuse("this must be an expression, or a list of them that are joined")
+    found: str | tuple[str, ...] = given  # type: ignore[assignment]
     clock: Clock = (info.context or {})["clock"]
-    ask(lambda: parse_schedule(expr, now=clock.now_ms()))
-    return expr
+    # What else decides stands above it in the model; what was refused there is not here.
+    known = info.data
+    ask(
+        lambda: parse_schedule(
+            found,
+            known.get("timezone", "UTC"),
+            now=clock.now_ms(),
+            dialect=known.get("dialect"),
+            # Without an id a job gets a random one: any stands for it.
+            job_id=known.get("job_id") or "job",
+        )
+    )
+    return found
+
+
+def _check_dialect(name: str) -> str:
+    ask(lambda: parse_schedule(None, now=0, dialect=name))
+    return name
+
+
+def _check_instant(text: object) -> int:
+    if isinstance(text, str):
+        with suppress(BadInput):
+            return parse_instant(text)
+    raise _refuse("this must be an RFC 3339 time with its offset, such as 2030-01-31T09:00:00Z")
 
 
 def _check_timezone(name: str) -> str:
     ask(lambda: parse_schedule(None, name, now=0))
     return name
+
+
+def _check_past_or_future(at: int) -> int:
+    if not 0 <= at < _YEAR_2200:
+        raise _refuse("this must be a time of the years 1970 to 2199")
+    return at
 
 
 def _check_worker(name: str) -> str:
@@ -138,7 +174,14 @@ Headers = Annotated[
     AfterValidator(_check_headers),
 ]
 PageLimit = Annotated[int, BeforeValidator(_whole_number), Field(ge=1, le=MAX_PAGE)]
-Schedule = Annotated[str, AfterValidator(_check_schedule)]
+MOST_UPCOMING = 1_000
+UpcomingLimit = Annotated[int, BeforeValidator(_whole_number), Field(ge=1, le=MOST_UPCOMING)]
+Schedule = Annotated[Any, AfterValidator(_check_schedule)]
+"""A text, or a tuple of texts that are joined."""
+Dialect = Annotated[str, AfterValidator(_check_dialect)]
+Instant = Annotated[int, BeforeValidator(_check_instant)]
+"""RFC 3339 text, taken as milliseconds."""
+ExplainedTime = Annotated[Instant, AfterValidator(_check_past_or_future)]
 Timezone = Annotated[str, AfterValidator(_check_timezone)]
 WorkerName = Annotated[str, AfterValidator(_check_worker)]
 Prefix = Annotated[str, AfterValidator(_check_prefix)]

@@ -1,35 +1,44 @@
-"""What the API takes and gives, field by field.
+"""What the API takes, field by field.
 
-What comes in is a pydantic model: unknown fields are refused at every level, and nothing is
-converted (no "5" for 5). What goes out is a TypedDict. Instants are RFC 3339 UTC with milliseconds;
-durations are milliseconds and say so.
+A pydantic model each: unknown fields are refused at every level, and nothing is converted (no "5"
+for 5), but instants, which are RFC 3339 with an offset. Durations are milliseconds and say so.
 """
 
 from __future__ import annotations
 
-from typing import Annotated, Any, Literal, NotRequired, TypedDict
+from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
 from api.rules import (
+    MOST_UPCOMING,
+    Dialect,
+    ExplainedTime,
     Headers,
+    Instant,
     JobId,
     PageLimit,
     Prefix,
     Queue,
     Schedule,
     Timezone,
+    UpcomingLimit,
     Url,
     WorkerName,
     ask,
 )
 from engine.backoff import LONGEST_WAIT_MS, MOST_ATTEMPTS, Jitter, Retry
-from engine.model import WORKER_QUEUE
-from engine.plan import Misfire
-from engine.plan.plan import MisfirePolicy
+from engine.model import WORKER_QUEUE, Rules
+from engine.plan import DstOverlap, Gap, Misfire, MisfirePolicy, Roll
+from engine.plan.plan import LONGEST_WINDOW_MS, MOST_CATCH_UP
+from engine.registration import Timing
 
 LONGEST_GRACE_MS = 100 * 366 * 86_400_000
 LONGEST_RUN_MS = 30 * 86_400_000
+LONGEST_LIFE_MS = 366 * 86_400_000
+MOST_RUNS = 1_000_000_000
+MOST_FAILURES = 1_000
+MOST_NOTE_CHARS = 500
 
 _RETRY = Retry()
 _MISFIRE = Misfire()
@@ -68,24 +77,77 @@ class RetryIn(_Taken):
 class MisfireIn(_Taken):
     policy: MisfirePolicy = _MISFIRE.policy
     grace_ms: int = Field(_MISFIRE.grace_ms, ge=0, le=LONGEST_GRACE_MS)
+    max_catch_up: int = Field(_MISFIRE.max_catch_up, ge=1, le=MOST_CATCH_UP)
 
     def to_misfire(self) -> Misfire:
-        return Misfire(self.policy, self.grace_ms)
+        return Misfire(self.policy, self.grace_ms, self.max_catch_up)
 
 
-class CreateJob(_Taken):
-    """The body of `POST /v1/jobs`. Its validation context holds `clock`, a Clock."""
+class TimingIn(_Taken):
+    """When, wherever that is sent. Its validation context holds `clock`, a Clock."""
 
+    # The order counts: schedule_expr is checked against the three above it.
     job_id: JobId | None = None
-    schedule_expr: Schedule | None = None
     timezone: Timezone = "UTC"
+    dialect: Dialect | None = None
+    schedule_expr: Schedule | None = None
+    dst_gap: Gap = "run_after"
+    dst_overlap: DstOverlap = "first"
+    start_at: Instant | None = None
+    end_at: Instant | None = None
+    window_ms: int = Field(0, ge=0, le=LONGEST_WINDOW_MS)
+    calendars: list[str] = []
+    roll: Roll = "skip"
+    misfire: MisfireIn | None = None
+
+    def to_timing(self) -> Timing:
+        return Timing(
+            schedule_expr=self.schedule_expr,
+            timezone=self.timezone,
+            dialect=self.dialect,
+            dst_gap=self.dst_gap,
+            dst_overlap=self.dst_overlap,
+            start_at=self.start_at,
+            end_at=self.end_at,
+            window_ms=self.window_ms,
+            calendars=tuple(self.calendars),
+            roll=self.roll,
+            misfire=self.misfire.to_misfire() if self.misfire else Misfire(),
+        )
+
+
+class CreateJob(TimingIn):
+    """The body of `POST /v1/jobs` and of `PUT /v1/jobs/{job_id}`."""
+
     target: Annotated[HttpTargetIn | WorkerTargetIn, Field(discriminator="type")]
     payload: Any = None
     queue: Queue | None = None
     retry: RetryIn | None = None
-    misfire: MisfireIn | None = None
-    overlap: Literal["skip", "allow"] = "skip"
+    overlap: Literal["skip", "allow", "queue_one", "queue_all", "replace", "after_success"] = "skip"
+    max_runs: int | None = Field(None, ge=1, le=MOST_RUNS)
+    expires_after_ms: int | None = Field(None, ge=1, le=LONGEST_LIFE_MS)
+    pause_after_failures: int | None = Field(None, ge=1, le=MOST_FAILURES)
+    delete_after_completion: bool = False
     depends_on: Any = None
+
+    def to_rules(self) -> Rules:
+        return Rules(
+            self.max_runs,
+            self.expires_after_ms,
+            self.pause_after_failures,
+            self.delete_after_completion,
+        )
+
+
+class PreviewSchedule(TimingIn):
+    """The body of `POST /v1/schedules/preview`; with `job_id` it is held against that job."""
+
+    schedule_expr: Schedule
+    n: int = Field(10, ge=1, le=MOST_UPCOMING)
+
+
+class PauseJob(_Taken):
+    note: str = Field("", max_length=MOST_NOTE_CHARS)
 
 
 class Nothing(_Taken):
@@ -93,9 +155,9 @@ class Nothing(_Taken):
 
 
 class ResumeJob(_Taken):
-    missed: Literal["misfire", "skip"] = "misfire"
-    """What becomes of the times that passed: the job's own misfire policy decides, or none is
-    fired."""
+    misfire: MisfirePolicy | None = None
+    """What becomes of the times that passed; by default the job's own policy decides."""
+    dry_run: bool = False
 
 
 class ListJobs(_Taken):
@@ -106,6 +168,14 @@ class ListJobs(_Taken):
 
 class ListExecutions(_Taken):
     limit: PageLimit = 100
+
+
+class ListUpcoming(_Taken):
+    n: UpcomingLimit = 10
+
+
+class ExplainTime(_Taken):
+    at: ExplainedTime
 
 
 class ClaimExecution(_Taken):
@@ -119,73 +189,3 @@ class CompleteExecution(_Taken):
     error: str | None = None
     status_code: int | None = Field(None, ge=100, le=599)
     duration_ms: int | None = Field(None, ge=0, le=LONGEST_RUN_MS)
-
-
-class JobOut(TypedDict):
-    job_id: str
-    state: str
-    schedule_expr: str | None
-    timezone: str
-    target: dict[str, Any]
-    payload: Any
-    queue: str
-    retry: dict[str, Any]
-    misfire: dict[str, Any]
-    overlap: str
-    created_at: str
-    next_run_at: str | None
-    live_executions: int
-    execution_id: NotRequired[str]
-    """In the answer to the creation of a job that runs at once."""
-
-
-class AttemptOut(TypedDict):
-    attempt: int
-    outcome: str
-    started_at: str
-    duration_ms: int
-    lag_ms: int
-    worker: str
-    status_code: int | None
-    error: str | None
-
-
-class ExecutionOut(TypedDict):
-    execution_id: str
-    job_id: str
-    scheduled_for: str
-    status: str
-    attempt_count: int
-    """Attempts that have begun."""
-    attempts: list[AttemptOut]
-    retry_at: NotRequired[str]
-    worker: NotRequired[str]
-
-
-class SkippedOut(TypedDict):
-    job_id: str
-    status: Literal["skipped"]
-    reason: str
-    scheduled_for: str
-    last_scheduled_for: str
-    count: int
-    count_is_exact: bool
-
-
-class ClaimOut(TypedDict):
-    execution_id: str
-    job_id: str
-    scheduled_for: str
-    attempt: int
-    deliveries: int
-    target: Any
-    payload: Any
-    lease: str
-    lease_ms: int
-
-
-class CompletedOut(TypedDict):
-    execution_id: str
-    status: str
-    already: bool
-    retry_at: NotRequired[str]

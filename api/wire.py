@@ -56,14 +56,24 @@ async def read_body(
     Refuses: 413 a body over 1 MiB, 415 what is not application/json, BadInput what is no JSON
     object, Invalid what the model refuses.
     """
-    body = await _read(request)
+    return check(await read_object(request, may_be_empty=may_be_empty), model, context)
+
+
+async def read_object(request: Request, *, may_be_empty: bool = False) -> dict[str, Any]:
+    """Return the body as a JSON object. Refuses as `read_body` does before it asks the model."""
+    body = await read_bytes(request)
     if may_be_empty and not body:
-        return model()
+        return {}
     if not _JSON_TYPE.fullmatch(request.headers.get("content-type", "")):
         raise HTTPException(415, "send the body as Content-Type: application/json")
     data = parse_json(body)
     if not isinstance(data, dict):
         raise BadInput("the body must be a JSON object")
+    return data
+
+
+def check(data: dict[str, Any], model: type[Model], context: dict[str, Any] | None) -> Model:
+    """Return an object of a body as a `model`. Refuses with Invalid what it refuses."""
     try:
         return model.model_validate(data, context=context)
     except ValidationError as error:
@@ -78,7 +88,8 @@ def read_query(request: Request, model: type[Model]) -> Model:
         raise _invalid(error, in_query=True) from None
 
 
-async def _read(request: Request) -> bytes:
+async def read_bytes(request: Request) -> bytes:
+    """Return the body as it is. Refuses with 413 one over 1 MiB."""
     announced = request.headers.get("content-length", "0")
     # The connection stays open, and the server drops what still comes: closing it under a sender
     # resets it, and the answer is lost.
@@ -122,6 +133,15 @@ def dump_payload(value: object) -> bytes:
         return orjson.dumps(value)
     except TypeError:
         raise BadInput("the payload is nested too deeply", field="payload") from None
+
+
+def if_match(request: Request) -> str | None:
+    """Return the version that the header If-Match names, None without one or with `*`.
+
+    Anything else is returned as it is: no version is equal to it (RFC 9110, 13.1.1).
+    """
+    tag = request.headers.get("if-match", "*").strip()
+    return None if tag == "*" else tag.removeprefix('"').removesuffix('"')
 
 
 def verbatim(data: bytes) -> Any:

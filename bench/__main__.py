@@ -64,13 +64,13 @@ def _run_in_loop(work: Any) -> dict[str, float]:
     try:
         import uvloop
     except ImportError:
-        return asyncio.run(work)  # type: ignore[no-any-return]
-    return uvloop.run(work)  # type: ignore[no-any-return]
+        return asyncio.run(work)
+    return uvloop.run(work)
 
 
 async def _measure(run: Scenario, url: str, count: int) -> dict[str, float]:
     # Room for all of it: these scenarios measure the path, not the brake.
-    config = Config(redis_url=url, max_ready=100 * count + 10_000)  # type: ignore[call-arg]
+    config = Config(redis_url=url, max_ready=100 * count + 10_000)
     async with await Store.open(config) as store:
         return await run(store, count)
 

@@ -10,15 +10,20 @@ Job hash fields, and the scripts that change them after `create_jobs`:
     target        JSON of the target, for the consumer
     payload       the payload as it came, never decoded in Lua
     retry         JSON of what differs from the default policy
-    definition    JSON [created_at, anchor_at, schedule_expr, timezone]
+    definition    JSON [created_at, anchor_at, schedule_expr, timezone, more asked for]
     live          number of live executions                         all that start or end one
     ran_at        nominal time of the last run by hand              run_job
+    version       grows with every replacement                      replace_job
+    pause_note    JSON {by, at, note}                               pause_job, complete_executions
+    rules, …      what a job may ask for beyond the usual           (lua/lib/rules.lua)
     x:<nominal>   one live execution (lua/lib/execution.lua)        all that start or end one
+    backfill…     the newest backfill (store/backfill_fields.py)    create_…, advance_backfill, …
+    b:<nominal>   1: this live execution is of the backfill         advance_backfill
 
 Records in a job's history are JSON arrays. Of an attempt, with trailing nulls left out:
 `[nominal_at, outcome, attempt, deliveries, worker, started_after_ms, duration_ms, status_code,
 error]`, where the start is counted from the nominal time. Of times that were not fired:
-`[first_at, "skipped", last_at, count, exact, reason]`.
+`[first_at, "skipped", last_at, count, exact, reason]`, where the reason may be `calendar: NAME`.
 """
 
 from __future__ import annotations
@@ -43,11 +48,13 @@ from engine.model import (
     Outcome,
     Overlap,
     Record,
+    Rules,
     SkipReason,
     SkipRecord,
     Target,
     WorkerTarget,
 )
+from engine.plan import Calendar
 
 Event = tuple[str, ...]
 MAX_ERROR_CHARS = 2_048
@@ -77,12 +84,54 @@ def load_retry(data: bytes) -> Retry:
 
 
 def dump_definition(job: Job) -> bytes:
-    return orjson.dumps([job.created_at, job.anchor_at, job.schedule_expr, job.timezone])
+    asked = {"dialect": job.dialect, "max_runs": job.rules.max_runs}
+    more = {name: value for name, value in asked.items() if value is not None}
+    row = [job.created_at, job.anchor_at, job.schedule_expr, job.timezone]
+    return orjson.dumps([*row, more] if more else row)
+
+
+def dump_defined(job: Job) -> list[str | bytes | int]:
+    """Return the values that lua/lib/job.lua writes, in its order; '' for what is not asked for."""
+    rules = job.rules
+    waits = job.overlap not in (Overlap.SKIP, Overlap.ALLOW)
+    return [
+        job.queue,
+        job.overlap,
+        dump_target(job.target),
+        job.payload,
+        dump_retry(job.retry),
+        dump_definition(job),
+        1 if waits or rules != Rules() else "",
+        "" if (left := job.runs_left or rules.max_runs) is None else left,
+        "" if rules.expires_after_ms is None else rules.expires_after_ms,
+        "" if rules.pause_after_failures is None else rules.pause_after_failures,
+        1 if rules.delete_after_completion else "",
+    ]
+
+
+def _load_rules(fields: Mapping[bytes, bytes], max_runs: int | None) -> Rules:
+    return Rules(
+        max_runs=max_runs,
+        expires_after_ms=_load_int(fields.get(b"expires_after_ms")),
+        pause_after_failures=_load_int(fields.get(b"pause_after_failures")),
+        delete_after_completion=b"delete_after_completion" in fields,
+    )
+
+
+def _load_int(data: bytes | None) -> int | None:
+    return int(data) if data else None
+
+
+def dump_note(by: str, at: int, note: str) -> bytes:
+    """Return who paused a job, when and why, as the job's hash holds it."""
+    return orjson.dumps({"by": by, "at": at, "note": note})
 
 
 def load_job(job_id: str, fields: Mapping[bytes, bytes]) -> Job:
     """Return the job that a hash holds."""
-    created_at, anchor_at, schedule_expr, timezone = orjson.loads(fields[b"definition"])
+    created_at, anchor_at, schedule_expr, timezone, *more = orjson.loads(fields[b"definition"])
+    extra: dict[str, Any] = more[0] if more else {}
+    note = fields.get(b"pause_note")
     return Job(
         id=job_id,
         plan_id=fields[b"plan"].decode(),
@@ -90,13 +139,20 @@ def load_job(job_id: str, fields: Mapping[bytes, bytes]) -> Job:
         queue=fields[b"queue"].decode(),
         created_at=created_at,
         anchor_at=anchor_at,
-        schedule_expr=schedule_expr,
+        schedule_expr=tuple(schedule_expr) if isinstance(schedule_expr, list) else schedule_expr,
         timezone=timezone,
+        dialect=extra.get("dialect"),
         payload=fields[b"payload"],
         retry=load_retry(fields[b"retry"]),
         overlap=Overlap(fields[b"overlap"].decode()),
+        rules=_load_rules(fields, extra.get("max_runs")),
         state=JobState(fields[b"state"].decode()),
-        next_run_at=int(fields[b"next_run_at"] or 0) or None,
+        next_run_at=_load_int(fields[b"next_run_at"]),
+        version=int(fields.get(b"version", 1)),
+        runs_left=_load_int(fields.get(b"runs_left")),
+        failures=int(fields.get(b"failures", 0)),
+        queued=tuple(int(at) for at in fields.get(b"queued", b"").split()),
+        pause_note=orjson.loads(note) if note else None,
     )
 
 
@@ -127,7 +183,7 @@ def dump_record(record: Record | SkipRecord) -> bytes:
                 record.last_at,
                 record.count,
                 int(record.exact),
-                record.reason,
+                record.told,
             ]
         )
     row = [
@@ -150,7 +206,8 @@ def load_record(data: bytes) -> Record | SkipRecord:
     nominal_at, outcome, *rest = orjson.loads(data)
     if outcome == "skipped":
         last_at, count, exact, reason = rest
-        return SkipRecord(nominal_at, last_at, count, SkipReason(reason), bool(exact))
+        word, _, detail = reason.partition(": ")
+        return SkipRecord(nominal_at, last_at, count, SkipReason(word), bool(exact), detail or None)
     attempt, deliveries, worker, started_after_ms, duration_ms, *more = rest
     status_code, error = [*more, None, None][:2]
     return Record(
@@ -192,6 +249,7 @@ def load_delivery(
         target=fields[b"target"],
         payload=fields[b"payload"],
         retry=fields[b"retry"],
+        expires_at=_load_int(fields.get(b"expires_at")),
     )
 
 
@@ -241,6 +299,16 @@ def load_lease(text: str) -> Delivery:
         b"",
         retry_data,
     )
+
+
+def dump_calendar(calendar: Calendar) -> bytes:
+    return orjson.dumps(calendar.to_dict())
+
+
+def load_calendar(name: str, data: bytes) -> Calendar:
+    """Return the calendar that a field of `wc:calendars` holds: `<version> <JSON>`."""
+    version, _, fields = data.partition(b" ")
+    return Calendar.from_dict(name, orjson.loads(fields), int(version))
 
 
 def dump_layout(layout: Layout) -> bytes:

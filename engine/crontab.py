@@ -22,7 +22,9 @@ from dataclasses import dataclass
 from pathlib import PurePosixPath
 
 from engine.errors import BadExpression, BadInput
-from engine.plan import Cron, parse_schedule
+from engine.plan import parse_schedule
+
+CRONTAB_DIALECT = "vixie"
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,16 +85,17 @@ def read_crontab(
 def job_id_for(entry: CrontabEntry, filename: str) -> str:
     """Return a readable id that is the same whenever the same line of this file is read.
 
-    `crontab-root-echo-hourly-jobs-1a2b3c`: file, user, command, and a hash of what the job does
-    and when. Moving the line keeps the id; changing it gives another one.
+    `crontab-root-echo-1a2b3c`: file, user, program, and a hash of what the job does and when.
+    Moving the line keeps the id; changing it gives another one. Arguments and variables stay out of
+    it: ids are shown and logged, and those can be secrets.
     """
     what = [entry.schedule_expr, entry.timezone, entry.user, entry.command, entry.stdin]
     digest = hashlib.sha256(json.dumps(what).encode()).hexdigest()[:6]
-    words = " ".join(word.rpartition("/")[2] for word in entry.command.split())
+    program = next((word for word in entry.command.split() if "=" not in word), "")
     slugs = [
         _slug(PurePosixPath(filename).name, 30) or "crontab",
         _slug(entry.user or "", 30),
-        _slug(words, 40),
+        _slug(program.rpartition("/")[2], 40),
         digest,
     ]
     return "-".join(slug for slug in slugs if slug)
@@ -210,8 +213,10 @@ class _Reader:
         return True
 
     def _parse(self, schedule: str) -> None:
-        if not isinstance(parse_schedule(schedule, self._timezone, now=self._now), Cron):
-            raise BadExpression(f"{schedule.strip()!r} is not cron: a crontab line has five fields")
+        # Random ranges (`~`) are spread by the job's id, which is not known yet: any will do.
+        parse_schedule(
+            schedule, self._timezone, now=self._now, dialect=CRONTAB_DIALECT, job_id="crontab"
+        )
 
 
 def _variable(line: str) -> tuple[str, str] | None:

@@ -18,7 +18,7 @@ from engine.backoff import Retry
 from engine.errors import NotFound
 from engine.loop import keep_stepping
 from engine.model import HttpTarget, Record, split_execution_id
-from engine.registration import Registration, register
+from engine.registration import Registration, Timing, register
 from engine.store import Store
 from engine.store.jobs import create_jobs, delete_job
 from engine.store.ledger import read_ledger
@@ -31,12 +31,12 @@ def demo_jobs(url: str, now: int) -> list[Registration]:
     once = datetime.fromtimestamp((now + ONCE_AFTER_MS) / 1000, UTC)
     job = partial(register, now=now, target=HttpTarget(url), payload=b'{"hello":"waterclock"}')
     return [
-        job(job_id="demo-every-5s", schedule_expr="every 5s"),
-        job(job_id="demo-every-minute", schedule_expr="* * * * *"),
-        job(job_id="demo-once", schedule_expr=once.isoformat(timespec="milliseconds")),
+        job(job_id="demo-every-5s", timing=Timing("every 5s")),
+        job(job_id="demo-every-minute", timing=Timing("* * * * *")),
+        job(job_id="demo-once", timing=Timing(once.isoformat(timespec="milliseconds"))),
         job(
             job_id="demo-flaky",
-            schedule_expr="every 20s",
+            timing=Timing("every 20s"),
             target=HttpTarget(url + "flaky"),
             retry=Retry(max_attempts=3, base_ms=1_000, jitter="none"),
         ),

@@ -21,6 +21,9 @@ LAYOUT = "wc:layout"
 SCHEDULERS = "wc:schedulers"
 """zset: scheduler name → the server time at which it counts as gone. How shards are shared out."""
 
+CALENDARS = "wc:calendars"
+"""hash: calendar name → `<version> <JSON>`; field `@stamp` counts all changes."""
+
 GROUP = "workers"
 """The one consumer group of every ready stream."""
 
@@ -75,6 +78,11 @@ class Shard:
     def dead(self) -> str:
         """zset: dead-lettered execution ids by time."""
         return self._key("dead")
+
+    @cached_property
+    def backfills(self) -> str:
+        """set: ids of the jobs whose backfill is not at its end."""
+        return self._key("backfills")
 
     @cached_property
     def ledger(self) -> str:

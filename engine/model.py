@@ -20,7 +20,7 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
-from typing import Literal
+from typing import Any, Literal
 
 from engine.backoff import Retry
 from engine.errors import BadInput
@@ -65,7 +65,16 @@ class Overlap(StrEnum):
     """What happens when a job is due while an execution of it is live."""
 
     SKIP = "skip"
+    """It is not fired, and a record says so."""
     ALLOW = "allow"
+    QUEUE_ONE = "queue_one"
+    """One nominal time waits for the end of what is live; further ones are skipped."""
+    QUEUE_ALL = "queue_all"
+    """They wait in turn, 100 at the most; further ones are skipped."""
+    REPLACE = "replace"
+    """What is live is ended, with a record, and the new one fires."""
+    AFTER_SUCCESS = "after_success"
+    """They wait in turn until the one before has succeeded."""
 
 
 class ExecutionState(StrEnum):
@@ -78,11 +87,13 @@ class ExecutionState(StrEnum):
 
 
 class Outcome(StrEnum):
-    """How an attempt ended. `failed` has another attempt to come; `dead` has none."""
+    """How an attempt ended. `failed` has another attempt to come; `dead` has none; `skipped` was
+    never made."""
 
     SUCCEEDED = "succeeded"
     FAILED = "failed"
     DEAD = "dead"
+    SKIPPED = "skipped"
 
 
 class SkipReason(StrEnum):
@@ -91,6 +102,28 @@ class SkipReason(StrEnum):
     LATE = "late"
     OVERLAP = "overlap"
     PAUSED = "paused"
+    EDITED = "edited"
+    """Overdue when the job was given another schedule."""
+    EXPIRED = "expired"
+    """Not started within the job's `expires_after_ms`."""
+    CALENDAR = "calendar"
+    """Closed by a calendar, which the record names."""
+    REPLACED = "replaced"
+    """Ended in favour of a newer one, by overlap policy `replace`."""
+
+
+@dataclass(frozen=True, slots=True)
+class Rules:
+    """What a job may ask for beyond its times and its target."""
+
+    max_runs: int | None = None
+    """Executions that the schedule may fire; the last one completes the job."""
+    expires_after_ms: int | None = None
+    """An execution that has not started so long after its nominal time is dropped."""
+    pause_after_failures: int | None = None
+    """Dead executions in a row that pause the job."""
+    delete_after_completion: bool = False
+    """The job goes when it is completed and nothing of it is live."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -125,13 +158,27 @@ class Job:
     anchor_at: int
     """A nominal time of an interval job, from which all others are counted; the time of a
     one-off."""
-    schedule_expr: str | None = None
+    schedule_expr: str | tuple[str, ...] | None = None
+    """The schedule as the user wrote it, or several that are joined; the plan has what it means."""
     timezone: str = "UTC"
+    dialect: str | None = None
+    """The dialect that the user named; None if it was recognised."""
     payload: bytes = b"null"
     retry: Retry = field(default_factory=Retry)
     overlap: Overlap = Overlap.SKIP
+    rules: Rules = field(default_factory=Rules)
     state: JobState = JobState.ACTIVE
     next_run_at: int | None = None
+    version: int = 1
+    """Grows with every replacement."""
+    runs_left: int | None = None
+    """What is left of `max_runs`."""
+    failures: int = 0
+    """Dead executions since the last success, for jobs with rules."""
+    queued: tuple[int, ...] = ()
+    """Nominal times that wait for an older execution to end, oldest first."""
+    pause_note: Mapping[str, Any] | None = None
+    """Who or what paused the job, when, and why: `by`, `at`, `note`."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -161,6 +208,13 @@ class SkipRecord:
     count: int
     reason: SkipReason
     exact: bool = True
+    detail: str | None = None
+    """What the reason is about: the calendar's name."""
+
+    @property
+    def told(self) -> str:
+        """The reason with its detail, `calendar: NAME`: as it stands in history and ledger."""
+        return f"{self.reason}: {self.detail}" if self.detail else str(self.reason)
 
 
 @dataclass(frozen=True, slots=True)
@@ -193,6 +247,7 @@ class Delivery:
     target: bytes
     payload: bytes
     retry: bytes
+    expires_at: int | None = None
 
     @property
     def job_id(self) -> str:

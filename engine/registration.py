@@ -6,10 +6,10 @@ The API, the command line and the demo all register jobs through here.
 from __future__ import annotations
 
 import secrets
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 
 from engine.backoff import Retry
-from engine.errors import BadInput
+from engine.errors import BadInput, NeverFires
 from engine.model import (
     HTTP_QUEUE,
     WORKER_QUEUE,
@@ -17,21 +17,125 @@ from engine.model import (
     Job,
     JobState,
     Overlap,
+    Rules,
     Target,
     check_job_id,
     check_queue,
 )
-from engine.plan import Every, Immediate, Misfire, Once, Plan, parse_schedule
+from engine.plan import (
+    NO_CALENDARS,
+    Calendars,
+    Cron,
+    DstOverlap,
+    Every,
+    Gap,
+    Immediate,
+    Joined,
+    Misfire,
+    Once,
+    Plan,
+    Roll,
+    Schedule,
+    parse_schedule,
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Timing:
+    """When a job should run, as a user says it. Without an expression it runs once, at once."""
+
+    schedule_expr: str | tuple[str, ...] | None = None
+    """Several are joined: a time of any of them is one of the job."""
+    timezone: str = "UTC"
+    dialect: str | None = None
+    """How to read the expression; None recognises it, and refuses what could be two."""
+    dst_gap: Gap = "run_after"
+    dst_overlap: DstOverlap = "first"
+    start_at: int | None = None
+    end_at: int | None = None
+    window_ms: int = 0
+    calendars: tuple[str, ...] = ()
+    roll: Roll = "skip"
+    misfire: Misfire = field(default_factory=Misfire)
+
+
+@dataclass(frozen=True, slots=True)
+class Planned:
+    """What a timing comes to for one job: its plan, and the times that are the job's own.
+
+    `next_run_at` includes the job's place in the window; `run_at` is the nominal time of an
+    execution to start at once.
+    """
+
+    plan: Plan
+    anchor_at: int
+    next_run_at: int | None
+    run_at: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class Registration:
-    """A job to store, the plan that it shares, and the nominal time of an execution to start at
-    once, if any."""
+    """A job to store, the plan that it shares, and an execution to start at once, if any."""
 
     job: Job
     plan: Plan
     run_at: int | None = None
+
+
+def plan_times(
+    timing: Timing, job_id: str, now: int, calendars: Calendars = NO_CALENDARS
+) -> Planned:
+    """Return what a timing means for a job that is registered at `now`.
+
+    An interval counts from `start_at`, from the phase in its text, or from now. `calendars` must
+    hold those that the timing names. Refuses with BadInput what is wrong, naming the field.
+    """
+    schedule = parse_schedule(
+        timing.schedule_expr, timing.timezone, now=now, dialect=timing.dialect, job_id=job_id
+    )
+    if isinstance(schedule, Once | Immediate):
+        for name in ("start_at", "end_at", "window_ms", "calendars"):
+            if getattr(timing, name):
+                raise BadInput(f"{name} needs a schedule that repeats", field=name)
+    if unknown := calendars.unknown(timing.calendars):
+        raise BadInput(f"there is no calendar {unknown[0][:64]!r}", field="calendars")
+    plan = _plan_of(schedule, timing, now)
+    anchor_at, first_at = now, None
+    match schedule:
+        case Immediate():
+            return Planned(plan, now, None, run_at=now)
+        case Once(at):
+            anchor_at, first_at = at, at
+        case Every(interval_ms, phase):
+            anchor_at = timing.start_at or phase or now + interval_ms
+            # A phase or a start that lies ahead is also the first time.
+            first_at = plan.first_after(max(now, anchor_at - 1), anchor_at)
+        case Cron() | Joined():
+            first_at = plan.first_after(now, now, calendars)
+    if first_at is None:
+        raise NeverFires("there is no time between start_at and end_at", field="end_at")
+    return Planned(plan, anchor_at, first_at + plan.offset_of(job_id))
+
+
+def _plan_of(schedule: Schedule, timing: Timing, now: int) -> Plan:
+    plan = Plan.of(
+        schedule,
+        timing.misfire,
+        phase=timing.start_at or now,
+        dst_gap=timing.dst_gap,
+        dst_overlap=timing.dst_overlap,
+    )
+    # Only cron's own times need a zone; the dates and hours of a calendar need one in any plan.
+    has_own_zone = isinstance(schedule, Cron) or not timing.calendars
+    return replace(
+        plan,
+        timezone=plan.timezone if has_own_zone else timing.timezone,
+        start_at=timing.start_at,
+        end_at=timing.end_at,
+        window_ms=timing.window_ms,
+        calendars=timing.calendars,
+        roll=timing.roll,
+    )
 
 
 def register(
@@ -39,46 +143,39 @@ def register(
     now: int,
     target: Target,
     job_id: str | None = None,
-    schedule_expr: str | None = None,
-    timezone: str = "UTC",
+    timing: Timing | None = None,
     payload: bytes = b"null",
     queue: str | None = None,
     retry: Retry | None = None,
-    misfire: Misfire | None = None,
     overlap: Overlap = Overlap.SKIP,
+    rules: Rules | None = None,
+    calendars: Calendars = NO_CALENDARS,
 ) -> Registration:
     """Return the registration of a new job, with a random id where none is given.
 
-    Without an expression the job runs once, at once. An interval counts from now. Refuses with
-    BadInput what is wrong, naming the field.
+    Refuses with BadInput what is wrong, naming the field.
     """
-    schedule = parse_schedule(schedule_expr, timezone, now=now)
-    plan = Plan.of(schedule, misfire)
-    anchor_at: int
-    next_run_at: int | None
-    match schedule:
-        case Once(at):
-            anchor_at, next_run_at = at, at
-        case Every(interval_ms):
-            anchor_at, next_run_at = now, now + interval_ms
-        case _:
-            anchor_at, next_run_at = now, plan.first_after(now, now)
+    timing = timing or Timing()
+    job_id = check_job_id(job_id) if job_id is not None else "job-" + secrets.token_hex(8)
+    planned = plan_times(timing, job_id, now, calendars)
     job = Job(
-        id=check_job_id(job_id) if job_id is not None else "job-" + secrets.token_hex(8),
-        plan_id=plan.id,
+        id=job_id,
+        plan_id=planned.plan.id,
         target=target,
         queue=_queue_for(target, queue),
         created_at=now,
-        anchor_at=anchor_at,
-        schedule_expr=schedule_expr,
-        timezone=timezone,
+        anchor_at=planned.anchor_at,
+        schedule_expr=timing.schedule_expr,
+        timezone=timing.timezone,
+        dialect=timing.dialect,
         payload=payload,
         retry=retry or Retry(),
         overlap=overlap,
-        state=JobState.ACTIVE if next_run_at is not None else JobState.COMPLETED,
-        next_run_at=next_run_at,
+        rules=rules or Rules(),
+        state=JobState.ACTIVE if planned.next_run_at is not None else JobState.COMPLETED,
+        next_run_at=planned.next_run_at,
     )
-    return Registration(job, plan, now if isinstance(schedule, Immediate) else None)
+    return Registration(job, planned.plan, planned.run_at)
 
 
 def _queue_for(target: Target, queue: str | None) -> str:

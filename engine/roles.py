@@ -7,6 +7,7 @@ import logging
 from collections.abc import Sequence
 
 from engine import __version__
+from engine.backfiller import Backfiller
 from engine.clock import SampledClock
 from engine.errors import Unusable
 from engine.loop import keep_stepping
@@ -15,6 +16,7 @@ from engine.scheduler import Scheduler
 from engine.shards import ShardKeeper
 from engine.store import Store
 from engine.store.server import check_server, time_ms
+from engine.store.snapshot import read_calendars
 from engine.supervisor import Service
 from engine.targets.http import HttpRunner
 from engine.worker import Worker, new_consumer_name
@@ -29,7 +31,8 @@ class ServerWatch:
     """Looks after what is known of the server.
 
     1. Keeps the process's clock on the server's time.
-    2. Looks each minute whether the server is still fit: a policy that evicts keys can be set while
+    2. Keeps the process's calendars as the server has them.
+    3. Looks each minute whether the server is still fit: a policy that evicts keys can be set while
        it runs. It says so, again and again, and goes on: to stop would not keep a key.
     """
 
@@ -44,8 +47,9 @@ class ServerWatch:
         await keep_stepping(self.name, self.step, stop)
 
     async def step(self) -> float:
-        """Take the server's time; return the ms until the next look."""
+        """Take the server's time and calendars; return the ms until the next look."""
         self._clock.sample(await time_ms(self._store.client))
+        await read_calendars(self._store)
         if self._clock.monotonic_ms() >= self._check_at:
             self._check_at = self._clock.monotonic_ms() + CHECK_MS
             try:
@@ -59,7 +63,8 @@ def scheduler_services(store: Store, clock: SampledClock) -> list[Service]:
     """Return what a scheduler process runs. Stopped in reverse: firing ends before leases go
     back."""
     keeper = ShardKeeper(store, clock, new_consumer_name())
-    return [ServerWatch(store, clock), keeper, Scheduler(store, clock, keeper)]
+    loops: list[Service] = [Scheduler(store, clock, keeper), Backfiller(store, clock, keeper)]
+    return [ServerWatch(store, clock), keeper, *loops]
 
 
 def worker_services(

@@ -4,14 +4,16 @@ from __future__ import annotations
 
 import asyncio
 import logging
+from collections.abc import Iterable
 
 from engine.clock import Clock
 from engine.errors import Fenced
 from engine.loop import keep_stepping
-from engine.plan import Proposer
+from engine.plan import Plan, Proposer
 from engine.shards import Lease, ShardKeeper
 from engine.store import Store, due
 from engine.store.due import Fired, Group, Member, Peek, Slice
+from engine.store.snapshot import read_calendars
 
 ROUNDS = 20
 """Commits of one shard before the others get their turn."""
@@ -107,6 +109,7 @@ class Scheduler:
         for member, due_at in members:
             grouped.setdefault((member.partition(b"|")[0], due_at), []).append(member)
         await due.read_plans(self._store, lease.shard, {plan.decode() for plan, _ in grouped})
+        await self._see_calendars(plan_id.decode() for plan_id, _ in grouped)
         now = self._clock.now_ms()
         groups = []
         for (plan_id, due_at), names in grouped.items():
@@ -121,7 +124,28 @@ class Scheduler:
                         len(names),
                     )
                 continue
-            # The server's clock may have been sampled anew, a little behind, since the peek.
-            proposal = self._proposer.propose(plan, due_at, max(now, due_at))
-            groups.append(Group(due_at, proposal, names))
+            for offset_ms, part in _by_offset(plan, names).items():
+                # The server's clock may have been sampled anew, a little behind, since the peek.
+                nominal_now = max(now, due_at) - offset_ms
+                proposal = self._proposer.propose(
+                    plan, due_at - offset_ms, nominal_now, self._store.calendars
+                )
+                groups.append(Group(due_at, offset_ms, proposal, part))
         return groups
+
+    async def _see_calendars(self, plan_ids: Iterable[str]) -> None:
+        """Look for calendars that are younger than the snapshot: a job may be as young."""
+        plans = [plan for plan_id in plan_ids if (plan := self._store.plans.get(plan_id))]
+        if any(self._store.calendars.unknown(plan.calendars) for plan in plans):
+            await read_calendars(self._store)
+
+
+def _by_offset(plan: Plan, members: list[bytes]) -> dict[int, list[bytes]]:
+    """Return due jobs of a plan by how much later than its nominal times each is due."""
+    if not plan.window_ms:
+        return {0: members}
+    offsets: dict[int, list[bytes]] = {}
+    for member in members:
+        job_id = member.partition(b"|")[2].decode()
+        offsets.setdefault(plan.offset_of(job_id), []).append(member)
+    return offsets

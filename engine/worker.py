@@ -10,16 +10,14 @@ import random
 import secrets
 import socket
 from collections.abc import Callable, Iterable, Sequence
-from functools import partial
 
 from engine import codec
 from engine.clock import Clock
-from engine.keys import Shard
 from engine.loop import keep_stepping, sleep_unless
-from engine.model import Delivery, Outcome, Record
+from engine.model import Delivery, Outcome, Record, SkipReason, SkipRecord
 from engine.store import BLOCK_MS, Store, executions
 from engine.store.connection import TRANSIENT
-from engine.store.executions import Answer, Result
+from engine.store.executions import Answer, Result, Stream
 from engine.targets import Attempted, Runner
 
 REPORT_MOST = 500
@@ -35,6 +33,14 @@ def new_consumer_name() -> str:
     """Return a name that no other process has had: host, process id, and a random part."""
     host = "".join(c if c.isalnum() or c in "-." else "-" for c in socket.gethostname())[:40]
     return f"{host}-{os.getpid()}-{secrets.token_hex(2)}"
+
+
+def _is_expired(delivery: Delivery, now: int) -> bool:
+    """Return whether a delivery comes too late to be started. One that another consumer had may
+    have been started there, so it is not."""
+    return (
+        delivery.expires_at is not None and now >= delivery.expires_at and delivery.deliveries == 1
+    )
 
 
 class Worker:
@@ -64,6 +70,7 @@ class Worker:
         self._store = store
         self._clock = clock
         self.queues = tuple(queues)
+        self._streams = [(queue, shard) for queue in queues for shard in store.layout.shards]
         self._new_runner = runner_factory
         self._concurrency = concurrency
         self.consumer = consumer or new_consumer_name()
@@ -80,6 +87,11 @@ class Worker:
         """How many more executions it would take now."""
         return max(0, self._concurrency - len(self._running))
 
+    @property
+    def running(self) -> int:
+        """How many executions run now."""
+        return len(self._running)
+
     async def wait_for_slot(self) -> bool:
         """Return whether there is a free slot; wait for one before, half a second at the most."""
         if not self.free:
@@ -90,30 +102,30 @@ class Worker:
 
     # Reading
 
-    async def fetch(self, queue: str, *, block: bool = True) -> int:
-        """Read new deliveries of one queue into free slots, and start them; return how many.
+    async def fetch(self, *, block: bool = True) -> int:
+        """Read new deliveries into free slots, and start them; return how many.
 
-        With many free slots one read covers all shards. With few, it goes from shard to shard, so
-        that one worker does not sit on deliveries that another could start.
+        With many free slots one read covers all streams. With few, it goes from stream to stream,
+        so that one worker does not sit on deliveries that another could start.
         """
-        shards = self._store.layout.shards
         found = 0
-        if self.free < len(shards):
+        if self.free < len(self._streams):
             self._turn += 1
-            for n in range(len(shards)):
+            for n in range(len(self._streams)):
                 if not self.free:
                     return found
-                shard = shards[(self._turn + n) % len(shards)]
-                found += await self._read(queue, [shard], self.free, block=False)
+                stream = self._streams[(self._turn + n) % len(self._streams)]
+                found += await self._read([stream], self.free, block=False)
             if found:
                 return found
         if self.free:
-            found += await self._read(queue, shards, max(1, self.free // len(shards)), block=block)
+            each = max(1, self.free // len(self._streams))
+            found += await self._read(self._streams, each, block=block)
         return found
 
-    async def _read(self, queue: str, shards: Sequence[Shard], count: int, *, block: bool) -> int:
+    async def _read(self, streams: Sequence[Stream], count: int, *, block: bool) -> int:
         deliveries = await executions.read_ready(
-            self._store, queue, shards, self.consumer, count, block=block
+            self._store, streams, self.consumer, count, block=block
         )
         for delivery in deliveries:
             self.take(delivery)
@@ -134,6 +146,12 @@ class Worker:
     async def _run(self, place: Place, delivery: Delivery) -> None:
         started_at, started = self._clock.now_ms(), self._clock.monotonic_ms()
         try:
+            if _is_expired(delivery, started_at):
+                at = delivery.nominal_at
+                expired = SkipRecord(at, at, 1, SkipReason.EXPIRED)
+                self._results.append(Result(self._running[place][0], expired))
+                self._has_results.set()
+                return
             try:
                 if self._runner is None:
                     self._runner = self._new_runner()
@@ -186,9 +204,8 @@ class Worker:
         for result, answer in zip(batch, answers, strict=True):
             if answer is Answer.STALE:
                 log.warning(
-                    "execution %s: its lease was lost before the outcome (%s) was recorded",
+                    "execution %s: its lease was lost before its end was recorded",
                     result.delivery.execution_id,
-                    result.record.outcome,
                 )
         return len(batch)
 
@@ -218,13 +235,7 @@ class Worker:
             async with asyncio.TaskGroup() as group:
                 group.create_task(keep_stepping("worker.leases", self._beat_step, drained))
                 group.create_task(keep_stepping("worker.report", self._report_step, drained))
-                readers = [
-                    group.create_task(
-                        keep_stepping("worker.read", partial(self._read_step, queue), stop)
-                    )
-                    for queue in self.queues
-                ]
-                await asyncio.gather(*readers)
+                await keep_stepping("worker.read", self._read_step, stop)
                 await self._drain()
                 drained.set()
                 self._has_results.set()
@@ -234,9 +245,9 @@ class Worker:
         finally:
             await self._close()
 
-    async def _read_step(self, queue: str) -> float:
+    async def _read_step(self) -> float:
         if await self.wait_for_slot():
-            await self.fetch(queue)
+            await self.fetch()
         return 0
 
     async def _report_step(self) -> float:

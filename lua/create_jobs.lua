@@ -2,12 +2,13 @@
 -- Safe because: an id that exists is left as it is, and a plan id never comes to mean another plan.
 -- KEYS: jobs plans buckets ledger
 -- ARGV: job_prefix due_prefix ready_prefix max_ready ledger_limit plan_count plans_and_jobs...
---       `plan_count` pairs plan_id canonical, then jobs of ten values each:
---       id plan_id next_run_at run_at queue overlap target payload retry definition
---       next_run_at '' means that the job has no time to come; run_at is the nominal time of an execution to start now, or ''
+--       `plan_count` pairs plan_id canonical, then jobs of fifteen values each: id plan_id next_run_at run_at, and the eleven
+--       of lib/job. next_run_at '' means that the job has no time to come; run_at is the nominal time of an execution to
+--       start now, or ''
 -- Reply: {1 or 0, …} for each job: registered, or its id exists
 -- Error: CONFLICT
 --@include lib/start
+--@include lib/job
 --@include lib/records
 local jobs = KEYS[1]
 local plans = KEYS[2]
@@ -21,6 +22,7 @@ local ledger_limit = tonumber(ARGV[5])
 local plan_count = tonumber(ARGV[6])
 local first_plan = 7
 local first_job = first_plan + 2 * plan_count
+local JOB_SIZE = 15
 
 redis.call('EXISTS', jobs, plans, buckets, ledger)
 for n = first_plan, first_job - 1, 2 do
@@ -30,13 +32,11 @@ for n = first_plan, first_job - 1, 2 do
   end
 end
 local reply, room, seen, needed = {}, {}, {}, {}
-for n = first_job, #ARGV, 10 do
-  local id, next_run_at, run_at, queue = ARGV[n], ARGV[n + 2], ARGV[n + 3], ARGV[n + 4]
+for n = first_job, #ARGV, JOB_SIZE do
+  local id, plan_id, next_run_at, run_at, queue = unpack(ARGV, n, n + 4)
   local is_new = not seen[id] and redis.call('EXISTS', job_prefix .. id) == 0
   seen[id] = true
-  if is_new then
-    needed[ARGV[n + 1]] = true
-  end
+  needed[plan_id] = needed[plan_id] or is_new
   touch_due(buckets, due_prefix, next_run_at, queue)
   reply[#reply + 1] = is_new and 1 or 0
   room[n] = is_new and run_at ~= '' and take_room(room, ready_prefix .. queue, max_ready)
@@ -48,22 +48,21 @@ for n = first_plan, first_job - 1, 2 do
   end
 end
 local events = {}
-for n = first_job, #ARGV, 10 do
-  local id, plan_id, next_run_at, run_at, queue, overlap, target, payload, retry, definition = unpack(ARGV, n, n + 9)
-  if reply[(n - first_job) / 10 + 1] == 1 then
-    local key = job_prefix .. id
+for n = first_job, #ARGV, JOB_SIZE do
+  local id, plan_id, next_run_at, run_at, queue, _, target, payload, retry = unpack(ARGV, n, n + 8)
+  local key, expires_after_ms = job_prefix .. id, ARGV[n + 12]
+  if reply[(n - first_job) / JOB_SIZE + 1] == 1 then
     redis.call('HSET', key, 'state', next_run_at == '' and 'completed' or 'active', 'plan', plan_id, 'next_run_at',
-      next_run_at, 'queue', queue, 'overlap', overlap, 'target', target, 'payload', payload, 'retry', retry,
-      'definition', definition)
+      next_run_at)
+    write_definition(key, n + 4)
     redis.call('ZADD', jobs, 0, id)
     events[#events + 1] = '["created","' .. id .. '"]'
     if next_run_at ~= '' then
       add_due(buckets, due_prefix, bucket_of(next_run_at), { next_run_at, plan_id .. '|' .. id })
     end
     if run_at ~= '' then
-      local execution_id = id .. '@' .. run_at
-      local live = start_now(room[n], buckets, due_prefix, ready_prefix .. queue, execution_id, run_at, queue, target,
-        payload, retry)
+      local execution_id, work = id .. '@' .. run_at, { target, payload, retry, expires_after_ms }
+      local live = start_now(room[n], buckets, due_prefix, ready_prefix .. queue, execution_id, run_at, queue, work)
       redis.call('HSET', key, 'x:' .. run_at, live, 'live', 1)
       if room[n] then
         events[#events + 1] = offered_event(execution_id, 1, run_at, queue)

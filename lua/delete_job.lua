@@ -1,18 +1,20 @@
 -- Delete a job with its history, its times and the attempts that nobody has started. A delivery that a consumer holds goes on.
 -- Safe because: completing a delivery whose job is gone, or is another one of the same id, touches nothing but its entry.
--- KEYS: job jobs runs buckets ledger
+-- KEYS: job jobs runs buckets backfills ledger
 -- ARGV: id due_prefix ready_prefix ledger_limit
 -- Reply: OK
 -- Error: NOT_FOUND
 -- Flags: allow-oom
 --@include lib/due
+--@include lib/execution
 --@include lib/delivery
 --@include lib/records
 local job = KEYS[1]
 local jobs = KEYS[2]
 local runs = KEYS[3]
 local buckets = KEYS[4]
-local ledger = KEYS[5]
+local backfills = KEYS[5]
+local ledger = KEYS[6]
 local id = ARGV[1]
 local due_prefix = ARGV[2]
 local ready_prefix = ARGV[3]
@@ -29,22 +31,18 @@ local waiting, offered = {}, {}
 if state == 'active' then
   waiting[1] = { next_run_at, plan .. '|' .. id }
 end
-local fields = redis.call('HGETALL', job)
-for n = 1, #fields, 2 do
-  local nominal_at = string.match(fields[n], '^x:(%d+)$')
-  if nominal_at then
-    local where, _, at = string.match(fields[n + 1], '^(%a+):(%d+):([%d-]+)$')
-    if where == 'due' then
-      waiting[#waiting + 1] = { at, id .. '@' .. nominal_at }
-    elseif not is_read or #redis.call('XPENDING', ready, 'workers', at, at, 1) == 0 then
-      offered[#offered + 1] = at
-    end
+for _, execution in ipairs(read_live(job)) do
+  local nominal_at, where, _, at = unpack(execution, 1, 4)
+  if where == 'due' then
+    waiting[#waiting + 1] = { at, id .. '@' .. nominal_at }
+  elseif not is_read or #redis.call('XPENDING', ready, 'workers', at, at, 1) == 0 then
+    offered[#offered + 1] = at
   end
 end
 for _, due in ipairs(waiting) do
   touch_due(buckets, due_prefix, due[1], queue)
 end
-redis.call('EXISTS', jobs, runs, ledger)
+redis.call('EXISTS', jobs, runs, backfills, ledger)
 
 for _, due in ipairs(waiting) do
   forget_due(buckets, due_prefix, due[1], queue, due[2])
@@ -54,5 +52,6 @@ for _, entry in ipairs(offered) do
 end
 redis.call('DEL', job, runs)
 redis.call('ZREM', jobs, id)
+redis.call('SREM', backfills, id)
 add_events(ledger, ledger_limit, { '["deleted","' .. id .. '"]' })
 return redis.status_reply('OK')

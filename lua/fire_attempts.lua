@@ -34,7 +34,8 @@ local rows, room, count = {}, {}, { offered = 0, held = 0, stale = 0 }
 for n = attempts, #ARGV, 2 do
   local due_at, execution_id = ARGV[n], ARGV[n + 1]
   local id, nominal_at = split_execution_id(execution_id)
-  local job = redis.call('HMGET', job_prefix .. id, 'x:' .. nominal_at, 'queue', 'target', 'payload', 'retry')
+  local job = redis.call('HMGET', job_prefix .. id, 'x:' .. nominal_at, 'queue', 'target', 'payload', 'retry',
+    'expires_after_ms')
   local attempt, at = string.match(job[1] or '', '^due:(%d+):(%d+)$')
   local member, verdict = execution_id, 'stale'
   if at == due_at then
@@ -55,7 +56,8 @@ for _, row in ipairs(rows) do
   else
     move(moves, member, '')
     if verdict == 'offered' then
-      local live = offer(ready_prefix .. job[2], member, attempt, due_at, job[3], job[4], job[5])
+      local live = offer(ready_prefix .. job[2], member, attempt, due_at, expiry(nominal_at, attempt, job[6]), job[3],
+        job[4], job[5])
       redis.call('HSET', job_prefix .. id, 'x:' .. nominal_at, live)
       events[#events + 1] = offered_event(member, attempt, due_at, job[2])
     end

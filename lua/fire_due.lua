@@ -6,12 +6,10 @@
 -- ARGV: token holder bucket_name job_prefix due_prefix ready_prefix runs_prefix max_ready history_limit ledger_limit groups...
 --       a group is due_at nominal_at next_at next_bucket skipped size, then `size` members `<plan>|<job id>`
 --       nominal_at '' fires nothing; next_at '' means that the plan has no further time; skipped is a record or ''
--- Reply: {fired, overlap, held, stale}: how many jobs fired, were skipped for overlap, wait for room, were not as read
+-- Reply: {fired, overlap, held, stale}: how many jobs fired or will after an older execution, were skipped for overlap, wait
+--       for room, were not as read
 -- Error: FENCED
 --@include lib/fence
---@include lib/due
---@include lib/execution
---@include lib/records
 --@include lib/verdict
 local fence = KEYS[1]
 local buckets = KEYS[2]
@@ -35,8 +33,8 @@ if refusal then
 end
 
 redis.call('EXISTS', buckets, bucket, ledger)
-local waiting = { [bucket_name] = false }
-local rows, room, count = {}, {}, { fired = 0, advanced = 0, overlap = 0, held = 0, stale = 0 }
+local waiting, no_rules, rows, room = { [bucket_name] = false }, {}, {}, {}
+local count = { fired = 0, queued = 0, replaced = 0, advanced = 0, overlap = 0, held = 0, stale = 0 }
 while group <= #ARGV do
   local due_at, nominal_at, next_at, next_bucket, skipped, size = unpack(ARGV, group, group + 5)
   redis.call('EXISTS', due_prefix .. next_bucket)
@@ -45,51 +43,45 @@ while group <= #ARGV do
     local bar = string.find(member, '|', 1, true)
     local id = string.sub(member, bar + 1)
     local job = redis.call('HMGET', job_prefix .. id, 'next_run_at', 'plan', 'state', 'x:' .. nominal_at, 'overlap',
-      'live', 'queue', 'target', 'payload', 'retry')
-    local verdict = judge(job, due_at, string.sub(member, 1, bar - 1), nominal_at)
+      'live', 'queue', 'target', 'payload', 'retry', 'rules')
+    local rules, older = job[11] and read_rules(job_prefix .. id) or no_rules, false
+    local verdict = judge(job, rules, due_at, string.sub(member, 1, bar - 1), nominal_at)
+    local fires = verdict == 'fired' or verdict == 'replaced'
     if verdict == 'stale' then
       -- A member that its job does not know is left over and goes, unless it has another time by now.
       member = tonumber(redis.call('ZSCORE', bucket, member)) == tonumber(due_at) and member or nil
     elseif is_waiting(waiting, due_prefix, '@' .. job[7], member)
-      or verdict == 'fired' and not take_room(room, ready_prefix .. job[7], max_ready) then
+      or fires and not take_room(room, ready_prefix .. job[7], max_ready) then
       verdict = 'held'
+    elseif verdict == 'replaced' then
+      older = touch_live(read_live(job_prefix .. id), buckets, due_prefix, job[7])
     end
-    if skipped ~= '' or verdict == 'overlap' then
+    if skipped ~= '' or verdict == 'overlap' or verdict == 'replaced' then
       redis.call('EXISTS', runs_prefix .. id)
     end
     count[verdict] = count[verdict] + 1
-    rows[#rows + 1] = { verdict, member, id, job, due_at, nominal_at, next_at, next_bucket, skipped }
+    rows[#rows + 1] = { verdict, member, id, job, rules, older, due_at, nominal_at, next_at, next_bucket, skipped }
   end
   group = group + 6 + size
 end
 
 local moves, events = new_moves(bucket_name), {}
+local at = { job_prefix = job_prefix, due_prefix = due_prefix, ready_prefix = ready_prefix, runs_prefix = runs_prefix,
+  buckets = buckets, history_limit = history_limit }
 for _, row in ipairs(rows) do
-  local verdict, member, id, job, due_at, nominal_at, next_at, next_bucket, skipped = unpack(row, 1, 9)
-  local runs, key, state = runs_prefix .. id, job_prefix .. id, next_at == '' and 'completed' or 'active'
+  local verdict, member, id, job, rules, older, due_at, nominal_at, next_at, next_bucket, skipped = unpack(row, 1, 11)
   if verdict == 'stale' then
     move(moves, member, '')
   elseif verdict == 'held' then
     move(moves, member, '@' .. job[7], due_at)
-  else
+  elseif verdict == 'fired' and rules == no_rules and skipped == '' then
+    fire_plainly(at, id, job, due_at, nominal_at, next_at, events)
     move(moves, member, next_bucket, next_at)
-    if skipped ~= '' then
-      add_skipped(runs, history_limit, events, id, skipped)
-    end
-    if verdict == 'overlap' then
-      add_skipped(runs, history_limit, events, id, '[' .. nominal_at .. ',"skipped",' .. nominal_at .. ',1,1,"overlap"]')
-    end
-    if verdict ~= 'fired' then
-      redis.call('HSET', key, 'next_run_at', next_at, 'state', state)
-    else
-      local execution_id = id .. '@' .. nominal_at
-      local live = offer(ready_prefix .. job[7], execution_id, '1', due_at, job[8], job[9], job[10])
-      redis.call('HSET', key, 'next_run_at', next_at, 'state', state, 'x:' .. nominal_at, live, 'live',
-        tonumber(job[6] or 0) + 1)
-      events[#events + 1] = offered_event(execution_id, 1, due_at, job[7])
-    end
+  else
+    next_at = carry_out(verdict, at, id, job, rules, older, due_at, nominal_at, next_at, skipped, events)
+    move(moves, member, next_at == '' and '' or next_bucket, next_at)
   end
 end
 make_moves(moves, buckets, due_prefix)
 add_events(ledger, ledger_limit, events)
-return { count.fired, count.overlap, count.held, count.stale }
+return { count.fired + count.replaced + count.queued, count.overlap, count.held, count.stale }

@@ -2,7 +2,8 @@
 -- `next_run_at` stays: it is the first time that the pause keeps from firing.
 -- Safe because: firing needs state `active`; index and state change together.
 -- KEYS: job buckets ledger
--- ARGV: id due_prefix ledger_limit
+-- ARGV: id note due_prefix ledger_limit
+--       note is JSON that says who paused it and why
 -- Reply: OK
 -- Error: NOT_FOUND WRONG_STATE
 --@include lib/due
@@ -11,8 +12,9 @@ local job = KEYS[1]
 local buckets = KEYS[2]
 local ledger = KEYS[3]
 local id = ARGV[1]
-local due_prefix = ARGV[2]
-local ledger_limit = tonumber(ARGV[3])
+local note = ARGV[2]
+local due_prefix = ARGV[3]
+local ledger_limit = tonumber(ARGV[4])
 
 local state, next_run_at, plan, queue = unpack(redis.call('HMGET', job, 'state', 'next_run_at', 'plan', 'queue'), 1, 4)
 if not state then
@@ -25,6 +27,6 @@ touch_due(buckets, due_prefix, next_run_at, queue)
 redis.call('EXISTS', ledger)
 
 forget_due(buckets, due_prefix, next_run_at, queue, plan .. '|' .. id)
-redis.call('HSET', job, 'state', 'paused')
-add_events(ledger, ledger_limit, { '["paused","' .. id .. '"]' })
+redis.call('HSET', job, 'state', 'paused', 'pause_note', note)
+add_events(ledger, ledger_limit, { '["paused","' .. id .. '",' .. note .. ']' })
 return redis.status_reply('OK')

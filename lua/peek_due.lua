@@ -1,11 +1,11 @@
--- Read what is due in one shard: the oldest minute that has something due, and what waits for room in queues that have some.
+-- Read what is due in one shard: in this minute and the last, in the oldest open one, and what waits for room in queues that have some.
 -- Safe because: it only reads; committing compares again.
 -- KEYS: buckets
 -- ARGV: due_prefix ready_prefix now limit max_ready
 -- Reply: {earliest due time or '', bucket, {member, due_at, …}, bucket, {…}, …}: `limit` members a bucket at the most
 -- Error: none
 -- Flags: no-writes
-
+--@include lib/due
 local buckets = KEYS[1]
 local due_prefix = ARGV[1]
 local ready_prefix = ARGV[2]
@@ -27,19 +27,21 @@ for _, held in ipairs(redis.call('ZRANGE', buckets, '+inf', '+inf', 'BYSCORE', '
   end
 end
 
--- The first open minute that is not wholly done; a second one only while this minute's members are all in the future.
-for _, bucket in ipairs(redis.call('ZRANGE', buckets, '-inf', '(+inf', 'BYSCORE', 'LIMIT', 0, 2)) do
+-- This minute first and the end of the last one, so that catching up never holds up what is on time; then the oldest open
+-- minute, for its share.
+local current, last = bucket_of(now), bucket_of(now - BUCKET_MS)
+local oldest = redis.call('ZRANGE', buckets, '-inf', '(+inf', 'BYSCORE', 'LIMIT', 0, 1)[1]
+for _, bucket in ipairs({ current, last, oldest ~= current and oldest ~= last and oldest or nil }) do
   local due = redis.call('ZRANGE', due_prefix .. bucket, '-inf', now, 'BYSCORE', 'LIMIT', 0, limit, 'WITHSCORES')
   if #due > 0 then
     reply[1] = due[2]
     reply[#reply + 1] = bucket
     reply[#reply + 1] = due
-    break
   end
-  local first = redis.call('ZRANGE', due_prefix .. bucket, 0, 0, 'WITHSCORES')
-  if #first > 0 then
-    reply[1] = first[2]
-    break
-  end
+end
+if reply[1] == '' then
+  -- Nothing is due: the first open bucket holds what will be next.
+  local first = oldest and redis.call('ZRANGE', due_prefix .. oldest, 0, 0, 'WITHSCORES') or {}
+  reply[1] = first[2] or ''
 end
 return reply

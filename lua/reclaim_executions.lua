@@ -2,18 +2,21 @@
 -- Looks at `limit` pending entries from `cursor` on, so that a long list of healthy ones costs a bounded time, and takes
 -- over `room` of them at the most.
 -- Safe because: claiming raises the delivery count, so whatever the old holder still sends is stale.
--- KEYS: ready dead ledger
--- ARGV: consumer now lease_ms max_deliveries cursor limit room job_prefix runs_prefix history_limit ledger_limit
+-- KEYS: ready jobs buckets dead ledger
+-- ARGV: consumer now lease_ms max_deliveries cursor limit room job_prefix due_prefix runs_prefix history_limit ledger_limit
 --       cursor is '-' to begin with, then what the last reply gave
 -- Reply: {next cursor or '', poisoned, {entry_id, deliveries, {field, value, …}}, …}
 -- Error: none
 -- Flags: allow-oom
+--@include lib/after
 --@include lib/execution
 --@include lib/delivery
 --@include lib/records
 local ready = KEYS[1]
-local dead = KEYS[2]
-local ledger = KEYS[3]
+local jobs = KEYS[2]
+local buckets = KEYS[3]
+local dead = KEYS[4]
+local ledger = KEYS[5]
 local consumer = ARGV[1]
 local now = ARGV[2]
 local lease_ms = tonumber(ARGV[3])
@@ -22,11 +25,12 @@ local cursor = ARGV[5]
 local limit = tonumber(ARGV[6])
 local room = tonumber(ARGV[7])
 local job_prefix = ARGV[8]
-local runs_prefix = ARGV[9]
-local history_limit = tonumber(ARGV[10])
-local ledger_limit = tonumber(ARGV[11])
+local due_prefix = ARGV[9]
+local runs_prefix = ARGV[10]
+local history_limit = tonumber(ARGV[11])
+local ledger_limit = tonumber(ARGV[12])
 
-redis.call('EXISTS', dead, ledger)
+redis.call('EXISTS', jobs, buckets, dead, ledger)
 local pending = redis.call('XPENDING', ready, 'workers', cursor, '+', limit)
 local reply = { '', 0 }
 local stale = {}
@@ -46,7 +50,9 @@ for place, delivery in ipairs(pending) do
     if found then
       row.execution_id = fields.execution_id
       row.id, row.nominal_at = split_execution_id(fields.execution_id)
-      row.live = redis.call('HGET', job_prefix .. row.id, 'x:' .. row.nominal_at)
+      row.key = job_prefix .. row.id
+      row.live, row.rules = unpack(redis.call('HMGET', row.key, 'x:' .. row.nominal_at, 'rules'), 1, 2)
+      touch_follow_up(row.key, buckets, due_prefix, now)
       redis.call('EXISTS', runs_prefix .. row.id)
     end
     stale[#stale + 1] = row
@@ -64,13 +70,16 @@ for _, row in ipairs(stale) do
     local record = '[' .. row.nominal_at .. ',"dead",' .. row.attempt .. ',' .. row.deliveries .. ',"' .. consumer ..
       '",' .. now - row.nominal_at .. ',0,null,"poison: delivered ' .. row.deliveries .. ' times and never completed"]'
     drop_entry(ready, row.entry)
-    if row.live == 'ready:' .. row.attempt .. ':' .. row.entry then
-      add_record(runs_prefix .. row.id, history_limit, record)
-      end_execution(job_prefix .. row.id, row.nominal_at)
-      redis.call('ZADD', dead, now, row.execution_id)
-    end
     events[#events + 1] = '["dead","' .. row.execution_id .. '",' .. record .. ']'
     reply[2] = reply[2] + 1
+    if row.live == 'ready:' .. row.attempt .. ':' .. row.entry then
+      add_record(runs_prefix .. row.id, history_limit, record)
+      local is_seen = end_execution(row.key, row.nominal_at, 'dead')
+      redis.call('ZADD', dead, now, row.execution_id)
+      if row.rules and is_seen then
+        follow_up(row.key, runs_prefix .. row.id, jobs, buckets, due_prefix, row.id, 'dead', now, events)
+      end
+    end
   end
 end
 add_events(ledger, ledger_limit, events)

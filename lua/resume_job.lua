@@ -1,8 +1,9 @@
--- Put a paused job back into the due index, at the time that the caller chose.
--- Safe because: the choice was made on the `next_run_at` of the pause, and counts only while that still stands.
+-- Put a paused job back into the due index, and start what is to be caught up on, one after the other.
+-- Safe because: what was missed was worked out on the `next_run_at` of the pause, and counts only while that still stands.
 -- KEYS: job buckets runs ledger
--- ARGV: id paused_at next_run_at skipped due_prefix history_limit ledger_limit
---       paused_at is the `next_run_at` that was read; next_run_at '' completes the job; skipped is a record or ''
+-- ARGV: id now paused_at next_run_at starts skipped due_prefix history_limit ledger_limit
+--       paused_at is the `next_run_at` that was read; next_run_at '' completes the job; starts are nominal times to run,
+--       oldest first, with blanks between; skipped is records, a line each, or ''
 -- Reply: OK
 -- Error: NOT_FOUND WRONG_STATE
 --@include lib/due
@@ -12,14 +13,17 @@ local buckets = KEYS[2]
 local runs = KEYS[3]
 local ledger = KEYS[4]
 local id = ARGV[1]
-local paused_at = ARGV[2]
-local next_run_at = ARGV[3]
-local skipped = ARGV[4]
-local due_prefix = ARGV[5]
-local history_limit = tonumber(ARGV[6])
-local ledger_limit = tonumber(ARGV[7])
+local now = ARGV[2]
+local paused_at = ARGV[3]
+local next_run_at = ARGV[4]
+local starts = ARGV[5]
+local skipped = ARGV[6]
+local due_prefix = ARGV[7]
+local history_limit = tonumber(ARGV[8])
+local ledger_limit = tonumber(ARGV[9])
 
-local state, known_at, plan, queue = unpack(redis.call('HMGET', job, 'state', 'next_run_at', 'plan', 'queue'), 1, 4)
+local known = redis.call('HMGET', job, 'state', 'next_run_at', 'plan', 'queue', 'live', 'queued', 'runs_left')
+local state, known_at, plan, queue, live, queued, runs_left = unpack(known, 1, 7)
 if not state then
   return redis.error_reply('NOT_FOUND there is no job ' .. id)
 end
@@ -27,15 +31,32 @@ if state ~= 'paused' or known_at ~= paused_at then
   return redis.error_reply('WRONG_STATE job ' .. id .. ' is ' .. state .. '; only a paused job can be resumed')
 end
 touch_due(buckets, due_prefix, next_run_at, queue)
+touch_due(buckets, due_prefix, now, queue)
 redis.call('EXISTS', ledger, runs)
 
 local events = { '["resumed","' .. id .. '"]' }
+redis.call('HDEL', job, 'pause_note', 'failures')
 redis.call('HSET', job, 'state', next_run_at == '' and 'completed' or 'active', 'next_run_at', next_run_at)
 if next_run_at ~= '' then
   add_due(buckets, due_prefix, bucket_of(next_run_at), { next_run_at, plan .. '|' .. id })
 end
-if skipped ~= '' then
-  add_skipped(runs, history_limit, events, id, skipped)
+if runs_left and starts ~= '' then
+  local _, count = string.gsub(starts, '%d+', '')
+  redis.call('HINCRBY', job, 'runs_left', -count)
+end
+-- Behind what waits already: overlap `after_success` may have something wait while nothing is live.
+if starts ~= '' and tonumber(live or 0) == 0 and not queued then
+  local first, rest = string.match(starts, '^(%d+) ?(.*)$')
+  redis.call('HSET', job, 'x:' .. first, 'due:1:' .. now, 'live', 1)
+  add_due(buckets, due_prefix, bucket_of(now), { now, id .. '@' .. first })
+  starts = rest
+end
+if starts ~= '' then
+  -- Field `rules` has the end of each execution start the next one.
+  redis.call('HSET', job, 'queued', queued and queued .. ' ' .. starts or starts, 'rules', 1)
+end
+for record in string.gmatch(skipped, '[^\n]+') do
+  add_skipped(runs, history_limit, events, id, record)
 end
 add_events(ledger, ledger_limit, events)
 return redis.status_reply('OK')

@@ -17,8 +17,9 @@ local ready_prefix = ARGV[4]
 local max_ready = tonumber(ARGV[5])
 local ledger_limit = tonumber(ARGV[6])
 
-local known = redis.call('HMGET', job, 'next_run_at', 'ran_at', 'queue', 'target', 'payload', 'retry')
-local next_run_at, ran_at, queue, target, payload, retry = unpack(known, 1, 6)
+local known = redis.call('HMGET', job, 'next_run_at', 'ran_at', 'queue', 'target', 'payload', 'retry',
+  'expires_after_ms')
+local next_run_at, ran_at, queue = unpack(known, 1, 3)
 if not queue then
   return redis.error_reply('NOT_FOUND there is no job ' .. id)
 end
@@ -31,8 +32,8 @@ redis.call('EXISTS', ledger)
 local room = take_room({}, ready_prefix .. queue, max_ready)
 
 local execution_id = id .. '@' .. nominal_at
-local live = start_now(room, buckets, due_prefix, ready_prefix .. queue, execution_id, nominal_at, queue, target,
-  payload, retry)
+local live = start_now(room, buckets, due_prefix, ready_prefix .. queue, execution_id, nominal_at, queue,
+  { unpack(known, 4, 7) })
 redis.call('HSET', job, 'x:' .. nominal_at, live, 'ran_at', nominal_at)
 redis.call('HINCRBY', job, 'live', 1)
 add_events(ledger, ledger_limit, { room and offered_event(execution_id, 1, nominal_at, queue) or nil })

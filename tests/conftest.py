@@ -12,6 +12,7 @@ Whatever a test did with a store, the keyspace invariants hold at its end.
 from __future__ import annotations
 
 import os
+import zoneinfo
 from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager
 
@@ -27,6 +28,9 @@ from engine.store import Store
 from engine.store.connection import connect
 
 SHARDS = 4
+
+# What tests expect is worked out with the zones that the engine reads: those of the package.
+zoneinfo.reset_tzpath(to=())
 
 CANNOT_FOLLOW: dict[str, str] = {}
 """Test → why fakeredis cannot run it; 2.41 runs all that ask for it so far.

@@ -143,13 +143,13 @@ def hire(
     return worker, Reclaimer(store, clock, worker)
 
 
-async def settle(worker: Worker, concurrency: int = 100) -> None:
+async def settle(worker: Worker) -> None:
     """Let what the worker runs come to its end: nothing of it waits for anything but its turn."""
     for _ in range(1_000):
-        if worker.free == concurrency:
+        if not worker.running:
             return
         await asyncio.sleep(0)
-    raise AssertionError(f"{concurrency - worker.free} executions still run")
+    raise AssertionError(f"{worker.running} executions still run")
 
 
 async def expire_leases(store: Store, holder: str) -> None:

@@ -5,11 +5,14 @@ The invariants, in the order of `faults`:
 1.  A job is in the due index exactly while it is active, once, under its `next_run_at`: in the
     bucket of that minute, or in its queue's bucket where it waits for room.
 2.  A live execution is in the index in the same way (`due:`), or in its job's ready stream
-    (`ready:`); `live` counts them.
+    (`ready:`); `live` counts them, `backfill_live` those that a backfill started.
 3.  Nothing else is in the index, and nothing else is in a ready stream, except what a consumer
     holds of a job that was deleted meanwhile.
 4.  `buckets` lists the buckets there are, by minute.
 5.  `jobs` lists the jobs there are; each one's plan is stored; no history is without its job.
+6.  `backfills` lists the jobs whose backfill is not at its end.
+7.  Times that wait (`queued`) stand in a job whose field `rules` has the end of an execution start
+    them.
 """
 
 from __future__ import annotations
@@ -24,9 +27,11 @@ from engine.keys import GROUP, Shard
 from engine.model import JobState
 from engine.store import Store
 
+OPEN_BACKFILL = ("running", "cancelling")
+
 Keyspace = dict[str, Any]
-"""Key, without the shard's prefix, to its value, in text: a dict for hashes, zsets (member → score)
-and ready streams (entry id → fields); a list, oldest first, for histories and for the ledger's
+"""Key, without the shard's prefix, to its value, in text: a dict for hashes, sets, zsets (member →
+score) and ready streams (entry id → fields); a list, oldest first, for histories and the ledger's
 events. `pending:<queue>` is no key: it shows what the consumers of `ready:<queue>` hold."""
 
 
@@ -52,6 +57,8 @@ async def _read_value(client: Any, key: str, name: str) -> Any:
         case "zset":
             found = await client.zrange(key, 0, -1, withscores=True)
             return {member.decode(): score for member, score in found}
+        case "set":
+            return {member.decode(): True for member in await client.smembers(key)}
         case "list":
             return [json.loads(record) for record in reversed(await client.lrange(key, 0, -1))]
         case "stream":
@@ -118,6 +125,8 @@ def faults(space: Keyspace) -> Iterator[str]:
         yield from _faults_of_executions(job_id, job, places, space, entries)
         if job["plan"] not in space.get("plans", {}):
             yield f"{job_id} has a plan that is not stored"
+        if "queued" in job and "rules" not in job:
+            yield f"{job_id} has times that wait and nothing that starts them"
     for member in places:
         yield f"{member} is in the index and belongs to nothing"
     for queue, stream in _with_prefix(space, "ready:").items():
@@ -128,6 +137,9 @@ def faults(space: Keyspace) -> Iterator[str]:
         yield f"buckets are {space.get('buckets')} and should be {scores}"
     if space.get("jobs", {}) != dict.fromkeys(jobs, 0.0):
         yield f"jobs are {space.get('jobs')} and should be {list(jobs)}"
+    filling = {i for i, job in jobs.items() if job.get("backfill_state") in OPEN_BACKFILL}
+    if space.get("backfills", {}).keys() != filling:
+        yield f"backfills are {space.get('backfills')} and should be {sorted(filling)}"
     for job_id in _with_prefix(space, "runs:").keys() - jobs.keys():
         yield f"{job_id} has a history and is no job"
 
@@ -157,8 +169,13 @@ def _faults_of_executions(
 ) -> Iterator[str]:
     """Yield what is wrong with live executions; take them out of `places`, into `entries`."""
     live = {name[2:]: value for name, value in job.items() if name.startswith("x:")}
-    if int(job.get("live", 0)) != len(live):
-        yield f"{job_id} counts {job.get('live')} live executions and has {len(live)}"
+    marked = {name[2:] for name in job if name.startswith("b:")}
+    own, filled = (int(job.get(name, 0)) for name in ("live", "backfill_live"))
+    if (own, filled) != (len(live.keys() - marked), len(marked)) or marked - live.keys():
+        yield (
+            f"{job_id} counts {own} and {filled} live executions and has {sorted(live)}, of which a"
+            f" backfill started {sorted(marked)}"
+        )
     for nominal_at, value in live.items():
         where, attempt, at = value.split(":")
         member = f"{job_id}@{nominal_at}"

@@ -11,7 +11,18 @@ from itertools import count, islice
 
 from engine.backoff import Retry
 from engine.keys import Shard
-from engine.model import Delivery, Job, JobState, Outcome, Overlap, Record, WorkerTarget
+from engine.model import (
+    Delivery,
+    Job,
+    JobState,
+    Outcome,
+    Overlap,
+    Record,
+    Rules,
+    SkipReason,
+    SkipRecord,
+    WorkerTarget,
+)
 from engine.plan import Every, Immediate, Once, Plan, propose
 from engine.registration import Registration
 from engine.store import Store
@@ -45,6 +56,7 @@ def registration(
     run_at: int | None = None,
     queue: str = QUEUE,
     overlap: Overlap = Overlap.SKIP,
+    rules: Rules | None = None,
 ) -> Registration:
     state = JobState.ACTIVE if next_run_at is not None else JobState.COMPLETED
     job = Job(
@@ -57,6 +69,7 @@ def registration(
         payload=b'{"n":1}',
         retry=Retry(),
         overlap=overlap,
+        rules=rules or Rules(),
         state=state,
         next_run_at=next_run_at,
     )
@@ -78,7 +91,7 @@ async def lease(store: Store, shard: Shard, holder: str = "s1") -> str:
 def group(plan: Plan, due_at: int, *ids: str, now: int | None = None) -> Group:
     """Return what a scheduler proposes at `now` (the due time itself unless given)."""
     proposal = propose(plan, due_at, due_at if now is None else now)
-    return Group(due_at, proposal, [f"{plan.id}|{job_id}".encode() for job_id in ids])
+    return Group(due_at, 0, proposal, [f"{plan.id}|{job_id}".encode() for job_id in ids])
 
 
 async def fire(store: Store, shard: Shard, now: int = NOW) -> Fired:
@@ -106,7 +119,9 @@ async def fire(store: Store, shard: Shard, now: int = NOW) -> Fired:
 async def take(store: Store, consumer: str = "w1", count: int = 100) -> list[Delivery]:
     """Return what waits in the queue, delivered to `consumer`."""
     await ensure_groups(store, QUEUE)
-    return await read_ready(store, QUEUE, store.layout.shards, consumer, count, block=False)
+    return await read_ready(
+        store, [(QUEUE, shard) for shard in store.layout.shards], consumer, count, block=False
+    )
 
 
 async def start(store: Store, job_id: str, consumer: str = "w1") -> Delivery:
@@ -119,7 +134,11 @@ async def start(store: Store, job_id: str, consumer: str = "w1") -> Delivery:
 def result(
     delivery: Delivery, outcome: Outcome = Outcome.SUCCEEDED, retry_at: int | None = None
 ) -> Result:
-    """Return how a delivery ended, half a second after its nominal time and within 40 ms."""
+    """Return how a delivery ended, half a second after its nominal time and within 40 ms;
+    or, if it is skipped, that it had expired."""
+    if outcome is Outcome.SKIPPED:
+        at = delivery.nominal_at
+        return Result(delivery, SkipRecord(at, at, 1, SkipReason.EXPIRED))
     record = Record(
         nominal_at=delivery.nominal_at,
         outcome=outcome,
@@ -142,6 +161,13 @@ async def run_at_exactly(store: Store, job_id: str, at: int) -> bytes:
     """Run the script of `run_job` with a nominal time that its function would not choose."""
     shard = store.layout.shard_of(job_id)
     keys = [shard.job(job_id), shard.buckets, shard.ledger]
-    args = [job_id, at, shard.due_prefix, shard.ready_prefix, store.max_ready, 1_000]
+    args: list[str | int] = [
+        job_id,
+        at,
+        shard.due_prefix,
+        shard.ready_prefix,
+        store.max_ready,
+        1_000,
+    ]
     reply: bytes = await store.scripts.run("run_job", keys, args)
     return reply

@@ -7,7 +7,7 @@ import time
 from bench.floor import measure_floor
 from engine.clock import ManualClock
 from engine.model import HttpTarget
-from engine.registration import register
+from engine.registration import Timing, register
 from engine.scheduler import Scheduler
 from engine.shards import ShardKeeper
 from engine.store import Store, jobs
@@ -27,7 +27,7 @@ async def seed(store: Store, count: int, now: int, schedule_expr: str) -> float:
                 now=now,
                 target=target,
                 job_id=f"job-{n:012x}",
-                schedule_expr=schedule_expr,
+                timing=Timing(schedule_expr),
                 payload=PAYLOAD,
             )
             for n in range(first, min(first + CHUNK, count))

@@ -1,7 +1,8 @@
 """The command line: `waterclock COMMAND …`; `--help` says what each command does.
 
-Processes run until a signal stops them; `jobs` talks to the HTTP API. Exit codes: 0 done, 1 it
-could not be done (one line says why), 2 the command line itself is wrong.
+Processes run until a signal stops them; `next` and `lint` need no server; the others talk to the
+HTTP API. Exit codes: 0 done, 1 it could not be done (one line says why), 2 the command line itself
+is wrong.
 """
 
 from __future__ import annotations
@@ -11,8 +12,11 @@ from typing import Any
 import click
 
 from engine import __version__
+from engine.cli.backfill import backfill
+from engine.cli.calendars import calendars
 from engine.cli.fleet import api, scheduler, worker
 from engine.cli.jobs import jobs
+from engine.cli.schedules import explain, lint, next_
 from engine.cli.up import up
 from engine.errors import WaterclockError
 
@@ -38,5 +42,5 @@ def version() -> None:
     click.echo(f"waterclock {__version__}")
 
 
-for command in (up, scheduler, worker, api, jobs):
+for command in (up, scheduler, worker, api, jobs, backfill, calendars, next_, lint, explain):
     main.add_command(command)

@@ -53,6 +53,21 @@ class Api:
     def post(self, *path: str, body: object = None) -> Any:
         return self._send("POST", path, body=body)
 
+    def put(
+        self,
+        *path: str,
+        body: object = None,
+        ical: bytes | None = None,
+        version: int | None = None,
+        **query: object,
+    ) -> Any:
+        """Put JSON, or an iCalendar file; with a `version` only if that one still stands."""
+        return self._send("PUT", path, query=query, body=body, ical=ical, version=version)
+
+    def patch(self, *path: str, body: object, version: int | None = None) -> Any:
+        """Change what `body` names; with a `version` only if that one still stands."""
+        return self._send("PATCH", path, body=body, version=version)
+
     def delete(self, *path: str) -> Any:
         return self._send("DELETE", path)
 
@@ -63,14 +78,19 @@ class Api:
         *,
         query: dict[str, object] | None = None,
         body: object = None,
+        ical: bytes | None = None,
+        version: int | None = None,
     ) -> Any:
         given = {name: value for name, value in (query or {}).items() if value is not None}
         url = "/".join([self._url, "v1", *(quote(part, safe="") for part in path)])
+        headers = {} if version is None else {"If-Match": f'"{version}"'}
+        data = ical
+        if ical is not None:
+            headers["Content-Type"] = "text/calendar; charset=utf-8"
+        elif body is not None:
+            headers["Content-Type"], data = "application/json", json.dumps(body).encode()
         request = Request(
-            f"{url}?{urlencode(given)}" if given else url,
-            method=method,
-            data=None if body is None else json.dumps(body).encode(),
-            headers={} if body is None else {"Content-Type": "application/json"},
+            f"{url}?{urlencode(given)}" if given else url, data, headers, method=method
         )
         try:
             with self._opener.open(request, timeout=TIMEOUT_S) as answer:

@@ -6,18 +6,16 @@ import time
 from collections import Counter
 from collections.abc import Callable
 from dataclasses import asdict, dataclass
-from datetime import UTC, datetime
 from typing import Literal
-from zoneinfo import ZoneInfo
 
 import click
 
 from engine.cli.client import Api, Refused
 from engine.cli.options import over_api
 from engine.cli.show import print_json, print_table
-from engine.crontab import Crontab, CrontabEntry, job_ids, read_crontab
+from engine.crontab import CRONTAB_DIALECT, Crontab, CrontabEntry, job_ids, read_crontab
 from engine.errors import BadInput, JobExists
-from engine.plan import Plan, parse_schedule
+from engine.plan import Plan, moment_of, parse_schedule
 
 UPCOMING = 3
 
@@ -69,7 +67,7 @@ def crontab(
     read = read_crontab(_text_of(file), system=system, timezone=timezone, now=now)
 
     def foresee(entry: CrontabEntry, job_id: str) -> Line:
-        return Line(entry.line, "new", job_id, _upcoming(entry, now), entry.note)
+        return Line(entry.line, "new", job_id, _upcoming(entry, job_id, now), entry.note)
 
     def register(entry: CrontabEntry, job_id: str) -> Line:
         return _register(api, url, entry, job_id)
@@ -97,6 +95,7 @@ def _register(api: Api, url: str, entry: CrontabEntry, job_id: str) -> Line:
     body = {
         "job_id": job_id,
         "schedule_expr": entry.schedule_expr,
+        "dialect": CRONTAB_DIALECT,
         "timezone": entry.timezone,
         "target": {"type": "http", "url": url},
         "payload": {
@@ -115,14 +114,15 @@ def _register(api: Api, url: str, entry: CrontabEntry, job_id: str) -> Line:
     return Line(entry.line, "created", job_id, (job["next_run_at"],), entry.note)
 
 
-def _upcoming(entry: CrontabEntry, now: int) -> tuple[str, ...]:
+def _upcoming(entry: CrontabEntry, job_id: str, now: int) -> tuple[str, ...]:
     """Return the next fire times in the entry's own zone."""
-    plan = Plan.of(parse_schedule(entry.schedule_expr, entry.timezone, now=now))
-    zone = ZoneInfo(entry.timezone)
-    return tuple(
-        datetime.fromtimestamp(at / 1000, UTC).astimezone(zone).isoformat(timespec="seconds")
-        for at in plan.upcoming(now, now, UPCOMING)
+    plan = Plan.of(
+        parse_schedule(
+            entry.schedule_expr, entry.timezone, now=now, dialect=CRONTAB_DIALECT, job_id=job_id
+        )
     )
+    times = plan.upcoming(now, now, UPCOMING)
+    return tuple(moment_of(plan, at).local.isoformat(timespec="seconds") for at in times)
 
 
 def _check_zone(timezone: str, now: int) -> None:

@@ -7,13 +7,12 @@ from typing import Any, get_args
 
 import click
 
-from engine.backoff import Jitter
 from engine.cli.client import Api
 from engine.cli.importing import crontab
+from engine.cli.job_options import given, job_body, job_options
 from engine.cli.options import over_api
 from engine.cli.show import print_facts, print_json, print_table
-from engine.model import Overlap
-from engine.plan.plan import MisfirePolicy
+from engine.plan import MisfirePolicy
 
 
 @click.group()
@@ -21,97 +20,37 @@ def jobs() -> None:
     """Register, look at and steer jobs, over the HTTP API."""
 
 
-class _Json(click.ParamType[Any]):
-    name = "json"
-
-    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
-        try:
-            return json.loads(value, parse_constant=_no_number)
-        except ValueError as error:
-            self.fail(f"not JSON: {error}; a text needs quotes of its own: '\"text\"'", param, ctx)
-
-
-def _no_number(word: str) -> None:
-    raise ValueError(f"{word} is no number in JSON")
+@jobs.command()
+@click.option("--id", "job_id", help="The job's id; a random one if none is given.")
+@job_options
+@over_api
+def add(api: Api, as_json: bool, job_id: str | None, **options: Any) -> None:
+    """Register a job, with --url or with --worker."""
+    if (options["url"] is None) is not options["is_worker"]:
+        raise click.UsageError("give either --url or --worker")
+    body = given({"job_id": job_id}) | job_body(**options)
+    _print_job(api.post("jobs", body=body), as_json)
 
 
 @jobs.command()
-@click.option("--id", "job_id", help="The job's id; a random one if none is given.")
-@click.option(
-    "--schedule",
-    "schedule_expr",
-    help='Cron ("*/5 * * * *", "@daily"), "every 30s", or an RFC 3339 time; without it the job'
-    " runs once, at once.",
-)
-@click.option("--timezone", help="The IANA zone of a cron schedule. [default: UTC]")
-@click.option("--url", help="POST the payload to this URL.")
-@click.option("--worker", "is_worker", is_flag=True, help="Leave it to consumers of your own.")
-@click.option("--header", "headers", multiple=True, help='"Name: value"; may be given again.')
-@click.option("--timeout-ms", type=int, help="How long the URL has to answer.")
-@click.option("--payload", type=_Json(), help="Any JSON value.")
-@click.option("--queue", help="The queue that workers read.")
-@click.option("--max-attempts", type=int, help="Attempts in all, the first included.")
-@click.option("--retry-base-ms", type=int, help="The wait after the first attempt.")
-@click.option("--retry-max-ms", type=int, help="The wait stops growing here.")
-@click.option("--retry-jitter", type=click.Choice(get_args(Jitter)), help="How waits are spread.")
-@click.option("--misfire", type=click.Choice(get_args(MisfirePolicy)), help="If it comes late.")
-@click.option("--grace-ms", type=int, help="How late is still on time.")
-@click.option("--overlap", type=click.Choice(list(map(str, Overlap))), help="If one still runs.")
+@click.argument("job_id")
+@click.option("--reset", multiple=True, metavar="FIELD", help="Take a field back to its default.")
+@click.option("--if-version", "version", type=int, help="Only if this version still stands.")
+@job_options
 @over_api
-def add(api: Api, as_json: bool, **options: Any) -> None:
-    """Register a job, with --url or with --worker."""
-    _print_job(api.post("jobs", body=_new_job(**options)), as_json)
-
-
-def _new_job(
-    *,
-    url: str | None,
-    is_worker: bool,
-    headers: tuple[str, ...],
-    timeout_ms: int | None,
-    max_attempts: int | None,
-    retry_base_ms: int | None,
-    retry_max_ms: int | None,
-    retry_jitter: str | None,
-    misfire: str | None,
-    grace_ms: int | None,
-    **rest: Any,
-) -> dict[str, Any]:
-    """Return the body that registers a job: what was given, and nothing else."""
-    if (url is None) is not is_worker:
-        raise click.UsageError("give either --url or --worker")
-    if is_worker and (headers or timeout_ms is not None):
-        raise click.UsageError("--header and --timeout-ms go with --url")
-    target = {
-        "type": "worker" if is_worker else "http",
-        "url": url,
-        "headers": dict(map(_header, headers)) or None,
-        "timeout_ms": timeout_ms,
-    }
-    retry = {
-        "max_attempts": max_attempts,
-        "base_ms": retry_base_ms,
-        "max_ms": retry_max_ms,
-        "jitter": retry_jitter,
-    }
-    body = {
-        "target": _given(target),
-        "retry": _given(retry) or None,
-        "misfire": _given({"policy": misfire, "grace_ms": grace_ms}) or None,
-        **rest,
-    }
-    return _given(body)
-
-
-def _given(fields: dict[str, Any]) -> dict[str, Any]:
-    return {name: value for name, value in fields.items() if value is not None}
-
-
-def _header(text: str) -> tuple[str, str]:
-    name, colon, value = text.partition(":")
-    if not colon:
-        raise click.UsageError("--header takes 'Name: value'")
-    return name.strip(), value.strip()
+def edit(
+    api: Api,
+    as_json: bool,
+    job_id: str,
+    reset: tuple[str, ...],
+    version: int | None,
+    **options: Any,
+) -> None:
+    """Change a job: what is given, and nothing else. Its history stays."""
+    body = dict.fromkeys(reset) | job_body(**options)
+    if not body:
+        raise click.UsageError("say what to change")
+    _print_job(api.patch("jobs", job_id, body=body, version=version), as_json)
 
 
 @jobs.command(name="list")
@@ -131,7 +70,7 @@ def list_(api: Api, as_json: bool, **query: Any) -> None:
             (
                 job["job_id"],
                 job["state"],
-                job["schedule_expr"],
+                _joined(job["schedule_expr"]),
                 job["timezone"],
                 job["next_run_at"],
                 job["target"].get("url", f"queue {job['queue']}"),
@@ -179,20 +118,40 @@ def run(api: Api, job_id: str, as_json: bool) -> None:
 
 @jobs.command()
 @click.argument("job_id")
+@click.option("--note", help="Why, for those who find it paused.")
 @over_api
-def pause(api: Api, job_id: str, as_json: bool) -> None:
+def pause(api: Api, job_id: str, as_json: bool, note: str | None) -> None:
     """Keep a job from firing until it is resumed."""
-    _print_job(api.post("jobs", job_id, "pause"), as_json)
+    body = None if note is None else {"note": note}
+    _print_job(api.post("jobs", job_id, "pause", body=body), as_json)
 
 
 @jobs.command()
 @click.argument("job_id")
-@click.option("--skip-missed", is_flag=True, help="Skip, with a record, what the pause kept back.")
+@click.option(
+    "--misfire",
+    type=click.Choice(get_args(MisfirePolicy)),
+    help="What becomes of the times that the pause kept back. [default: the job's own policy]",
+)
+@click.option("--dry-run", is_flag=True, default=None, help="Only say what would run.")
 @over_api
-def resume(api: Api, job_id: str, as_json: bool, skip_missed: bool) -> None:
-    """Let a paused job fire again; missed times go by its misfire policy."""
-    body = {"missed": "skip" if skip_missed else "misfire"}
-    _print_job(api.post("jobs", job_id, "resume", body=body), as_json)
+def resume(api: Api, job_id: str, as_json: bool, **body: Any) -> None:
+    """Let a paused job fire again."""
+    _print_job(api.post("jobs", job_id, "resume", body=given(body)), as_json)
+
+
+@jobs.command()
+@click.argument("job_id")
+@click.option("-n", type=click.IntRange(1, 1000), help="How many. [default: 10]")
+@over_api
+def upcoming(api: Api, job_id: str, as_json: bool, n: int | None) -> None:
+    """Show when a job fires next."""
+    times = api.get("jobs", job_id, "upcoming", n=n)
+    if as_json:
+        print_json(times)
+        return
+    columns = ("SCHEDULED FOR", "LOCAL TIME", "OFFSET", "NOTE")
+    print_table(columns, map(_time_row, times))
 
 
 @jobs.command()
@@ -223,6 +182,15 @@ def _print_job(job: dict[str, Any], as_json: bool) -> None:
         (name, value if isinstance(value, str | None) else json.dumps(value))
         for name, value in job.items()
     )
+
+
+def _joined(expr: str | list[str] | None) -> str | None:
+    return ", ".join(expr) if isinstance(expr, list) else expr
+
+
+def _time_row(time: dict[str, Any]) -> tuple[object, ...]:
+    local = f"{time['local_time']} {time['zone_abbreviation']}"
+    return (time["scheduled_for"], local, time["utc_offset"], time["dst"] or time["calendar"])
 
 
 def _execution_row(execution: dict[str, Any]) -> tuple[object, ...]:

@@ -1,113 +1,123 @@
-"""Five-field cron text to `CronFields`, as Vixie cron and cronie read it, or a refusal that helps.
+"""Cron text to `CronFields` by the grammar of a dialect, or a refusal that helps.
 
-    minute        0-59
-    hour          0-23
-    day of month  1-31
-    month         1-12, JAN-DEC
-    day of week   0-7, SUN-SAT; 0 and 7 are Sunday
+Cron dialects agree on this much: fields separated by spaces; a field is a list of entries separated
+by commas; an entry is `*`, a value `a` or a range `a-b`, each with an optional `/step`; months and
+weekdays have names, in either case. All that they read differently is data in a `Grammar`, and
+each dialect's module says which rule it chose and why.
 
-A field is a list of `*`, `a`, `a-b`, each with an optional `/step`; `a/step` means `a` to the
-field's end. Where cron implementations differ:
-
-- Both day fields restricted: a day that matches either fires. If one of them starts with `*`
-  (`*/2` counts), both must match: cronie's star rule.
-- `5-5` is 5 and `MON-MON` is Monday; a reversed range (`22-2`, `SAT-SUN`) is refused.
-- A step beyond the field's width (`*/90`) leaves the first value only.
-
-Names and macros may be written in either case. A refusal is a BadExpression whose message names the
-field, the text, its position (a character of the expression, from 1) and what would be right.
+A refusal is a BadExpression whose message names the field, the text, its position (a character of
+the expression, from 1) and what would be right.
 """
 
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
 from functools import lru_cache
+from typing import Literal, NamedTuple, Protocol
 
 from engine.errors import BadExpression
 from engine.plan.cron_eval import CronFields
+from engine.plan.cron_fields import FIVE_FIELDS, Field
+from engine.plan.month_days import DaySet, any_of, month_table, plain_table, weekdays
 
 MAX_LENGTH = 256
 
-MACROS = {
-    "@yearly": "0 0 1 1 *",
-    "@annually": "0 0 1 1 *",
-    "@monthly": "0 0 1 * *",
-    "@weekly": "0 0 * * 0",
-    "@daily": "0 0 * * *",
-    "@midnight": "0 0 * * *",
-    "@hourly": "0 * * * *",
-}
+
+class Word(NamedTuple):
+    text: str
+    position: int
+    """Of its first character in the expression, from 1."""
 
 
-@dataclass(frozen=True)
-class _Field:
+class Special(Protocol):
+    """Reads the entries of day fields that depend on the month, such as `L`."""
+
+    def __call__(self, field: Field, entry: str, *, alone: bool) -> DaySet | str | None:
+        """Return the days that an entry means, or why it is wrong, or None for a plain entry.
+
+        The entry is in capitals; `alone` if it is all of the field.
+        """
+
+
+@dataclass(frozen=True, eq=False)
+class Grammar:
+    """How one dialect reads cron. Compared by identity, so that readings can be remembered."""
+
     name: str
-    low: int
-    high: int
-    names: tuple[str, ...] = ()
-    """Names of the values from `low` up."""
-    alias: int | None = None
-    """One more value, past `high`, that means `low`."""
+    """As refusals call the dialect."""
+    layouts: tuple[tuple[Field, ...], ...]
+    """The fields in order, for each number of fields there may be; fewest first."""
+    either_day: Callable[[str, str], bool]
+    """Whether a day need match only one of the fields day of month and day of week, given both."""
+    macros: Mapping[str, str] = field(default_factory=dict)
+    question: Literal["never", "days", "always"] = "never"
+    """Where `?` may stand for `*`: never, alone in a day field, or wherever `*` may."""
+    wraps: bool = False
+    """Whether `22-2` runs past the field's end; otherwise it is refused."""
+    long_steps: bool = True
+    """Whether a step may be longer than the field; otherwise it is refused."""
+    plain_steps: bool = True
+    """Whether `a/step` means from `a` to the field's end; otherwise it is refused."""
+    open_steps: bool = False
+    """Whether `/step` means `*/step`; otherwise it is refused."""
+    repeats: bool = True
+    """Whether two entries of a list may share a value; otherwise it is refused."""
+    special: Special | None = None
+    check: Callable[[Mapping[str, Word]], None] | None = None
+    """Refuses combinations of fields, which it gets by name."""
+    explain: Callable[[str], str | None] | None = None
+    """Returns what to say of a spelling of some other dialect."""
 
-    @property
-    def wanted(self) -> str:
-        span = f"{self.low}-{self.alias or self.high}"
-        return f"{span} or {self.names[0]}-{self.names[-1]}" if self.names else span
 
-
-_MONTHS = ("JAN", "FEB", "MAR", "APR", "MAY", "JUN", "JUL", "AUG", "SEP", "OCT", "NOV", "DEC")
-_WEEKDAYS = ("SUN", "MON", "TUE", "WED", "THU", "FRI", "SAT")
-FIELDS = (
-    _Field("minute", 0, 59),
-    _Field("hour", 0, 23),
-    _Field("day of month", 1, 31),
-    _Field("month", 1, 12, _MONTHS),
-    _Field("day of week", 0, 6, _WEEKDAYS, alias=7),
-)
-
-_ITEM = re.compile(r"(\*|(?P<a>[0-9]+|[A-Z]+)(-(?P<b>[0-9]+|[A-Z]+))?)(?P<step>/[0-9]+)?")
-
-_FOREIGN = (
-    (re.compile(r".*\?.*"), "'?' is Quartz; cron writes '*'"),
-    (re.compile(r"([0-9]*|[A-Z]{3})(LW?|W)([-/#].*)?|.*#.*"), "L, W and # are Quartz, not cron"),
-    (re.compile(r"H([(/].*)?"), "H is Jenkins; cron needs a fixed number"),
-    (re.compile(r"R([(/].*)?|.*~.*"), "random times are refused; choose a fixed number"),
-)
-"""Spellings of other schedulers, and what to say to them."""
+_STARS = ("*", "?", "/")
+"""How a field starts that is not bound to fixed values; where a dialect has no `?` or `/n`, none
+does."""
 
 
 @lru_cache(maxsize=4096)
-def parse_cron(expr: str) -> CronFields:
+def read_cron(grammar: Grammar, expr: str) -> CronFields:
     """Return what the expression matches.
 
-    Refuses with BadExpression(field="schedule_expr") what cron cannot read, and `@reboot`.
+    Refuses with BadExpression(field="schedule_expr") what the dialect cannot read.
     """
-    check_text(expr)
     if expr.lstrip().startswith("@"):
-        return parse_cron(_expand_macro(expr.strip()))
-    words = [(word[0], word.start() + 1) for word in re.finditer(r"[^ \t]+", expr)]
-    _check_count(words)
-    minutes, hours, doms, months, dows = (
-        _parse_field(field, *word) for field, word in zip(FIELDS, words, strict=True)
-    )
-    starred = [text.startswith("*") for text, _ in words]
+        expr = expand_macro(grammar, expr)
+    return read_words(grammar, split(expr))
+
+
+def read_words(grammar: Grammar, found: list[Word]) -> CronFields:
+    """Return what the words match, one for each field; refuses as `read_cron` does."""
+    layout = choose_layout(grammar, found)
+    words = {f.name: word for f, word in zip(layout, found, strict=True)}
+    values = {f.name: _parse_field(grammar, f, words[f.name]) for f in layout}
+    if grammar.check:
+        grammar.check(words)
+    minutes, hours = values["minute"].mask, values["hour"].mask
+    years = words.get("year")
     return CronFields(
         times=sum(minutes << hour * 60 for hour in range(24) if hours >> hour & 1),
-        months=months,
-        days=_day_masks(doms, dows, either=not (starred[2] or starred[4])),
-        wildcard=starred[0] or starred[1],
+        months=values["month"].mask,
+        days=_days(grammar, words, values["day of month"], values["day of week"]),
+        wildcard=any(words[name].text.startswith(_STARS) for name in ("minute", "hour")),
+        seconds=values["second"].mask if "second" in values else 1,
+        years=None if years is None or years.text == "*" else values["year"].mask,
     )
 
 
-def check_text(expr: str) -> None:
-    """Refuse text that no schedule expression can be: empty, too long, not printable ASCII."""
+def check_text(expr: str, *, lines: bool = False) -> None:
+    """Refuse text that no schedule can be: empty, too long, not printable ASCII on one line.
+
+    With `lines` there may be several.
+    """
     if len(expr) > MAX_LENGTH:
         raise refusal(
             f"the expression has {len(expr)} characters; at most {MAX_LENGTH} are allowed"
         )
-    for index, char in enumerate(expr, 1):
-        if not (char.isascii() and (char.isprintable() or char == "\t")):
+    allowed = "\t\r\n" if lines else "\t"
+    for index, char in enumerate("" if expr.isascii() and expr.isprintable() else expr, 1):
+        if not (char.isascii() and (char.isprintable() or char in allowed)):
             raise refusal(f"{_spot(expr, index)}: {char!a} at character {index} is not plain ASCII")
     if not expr.strip():
         raise refusal("the expression is empty; cron needs five fields, such as '*/5 * * * *'")
@@ -117,104 +127,150 @@ def refusal(message: str) -> BadExpression:
     return BadExpression(message, field="schedule_expr")
 
 
-def _spot(expr: str, index: int) -> str:
-    """Return the name of the cron field that character `index` falls in."""
-    before = len(expr[:index].split()) - 1
-    return FIELDS[before].name if 0 <= before < len(FIELDS) else "expression"
+def split(expr: str) -> list[Word]:
+    return [Word(word[0], word.start() + 1) for word in re.finditer(r"[^ \t]+", expr)]
 
 
-def _expand_macro(expr: str) -> str:
-    name = expr.lower()
-    if name in MACROS:
-        return MACROS[name]
-    if name == "@reboot":
-        raise refusal("'@reboot' has no clock time, so it cannot be scheduled")
-    if name.startswith("@every"):
-        raise refusal(f"{expr!r} is not cron; an interval is written 'every 1h30m'")
-    raise refusal(f"{expr!r} at character 1 is no macro; known are {', '.join(MACROS)}")
-
-
-def _check_count(words: list[tuple[str, int]]) -> None:
-    count, wanted = len(words), len(FIELDS)
-    order = "minute, hour, day of month, month, day of week"
-    if count < wanted:
-        missing = ", ".join(field.name for field in FIELDS[count:])
-        raise refusal(f"{missing}: missing; cron needs five fields ({order}), found {count}")
-    if count > wanted:
-        text, position = words[wanted]
+def expand_macro(grammar: Grammar, expr: str) -> str:
+    """Return the fields that a macro stands for. Refuses what the dialect has no macro for."""
+    name = expr.strip().lower()
+    if name in grammar.macros:
+        return grammar.macros[name]
+    if name in ("@reboot", "@once", "@continuous"):
         raise refusal(
-            f"{text!r} at character {position} is a field too many: cron has five ({order}), found"
-            f" {count}; seconds and years need a dialect that has them"
+            f"{name!r} has no clock time, so it cannot be scheduled; leave schedule_expr out to"
+            " run a job once, at once"
         )
+    if name.startswith("@every"):
+        raise refusal(f"{expr!r} is not {grammar.name}; an interval is written 'every 1h30m'")
+    known = ", ".join(grammar.macros) or "none"
+    raise refusal(f"{expr!r} at character 1 is no macro; known to {grammar.name} are {known}")
 
 
-def _parse_field(field: _Field, text: str, position: int) -> int:
-    values = 0
-    for item in text.split(","):
-        values |= _parse_item(field, item, position)
-        position += len(item) + 1
-    return values
+_COUNTS = {5: "five", 6: "six", 7: "seven"}
 
 
-def _parse_item(field: _Field, item: str, position: int) -> int:
-    """Return the values that one entry of a list stands for, as a bit mask."""
+def choose_layout(grammar: Grammar, words: list[Word]) -> tuple[Field, ...]:
+    """Return the fields that the words stand for. Refuses a number of them that fits no layout."""
+    count = len(words)
+    for layout in grammar.layouts:
+        if len(layout) == count:
+            return layout
+    least, most = grammar.layouts[0], grammar.layouts[-1]
+    wanted = " or ".join(_COUNTS[len(layout)] for layout in grammar.layouts)
+    order = ", ".join(f.name for f in most)
+    if count < len(least):
+        missing = ", ".join(f.name for f in least[count:])
+        raise refusal(
+            f"{missing}: missing; {grammar.name} needs {wanted} fields ({order}), found {count}"
+        )
+    text, position = words[len(most)]
+    hint = "; seconds and years need a dialect that has them" if len(most) == 5 else ""
+    raise refusal(
+        f"{text!r} at character {position} is a field too many: {grammar.name} has {wanted}"
+        f" ({order}), found {count}{hint}"
+    )
+
+
+def _spot(expr: str, index: int) -> str:
+    """Return the name of the field that character `index` falls in, if there are cron's five."""
+    before = len(expr[:index].split()) - 1
+    if len(expr.split()) == len(FIVE_FIELDS) and before >= 0:
+        return FIVE_FIELDS[before].name
+    return "expression"
+
+
+class _Values(NamedTuple):
+    mask: int
+    sets: tuple[DaySet, ...]
+    """What else the field matches, by month."""
+
+
+def _parse_field(grammar: Grammar, field: Field, word: Word) -> _Values:
+    mask, sets, position = 0, [], word.position
+    for entry in word.text.split(","):
+        found = parse_entry(grammar, field, entry, position, alone=entry == word.text)
+        if not isinstance(found, int):
+            sets.append(found)
+        elif mask & found and not grammar.repeats:
+            raise refusal(
+                f"{field.name}: {entry!r} at character {position} repeats a value of the list"
+            )
+        else:
+            mask |= found
+        position += len(entry) + 1
+    return _Values(mask, tuple(sets))
+
+
+_ENTRY = re.compile(r"([*?]|(?P<a>[0-9]+|[A-Z]+)(-(?P<b>[0-9]+|[A-Z]+))?)(/(?P<step>[0-9]+))?")
+
+
+def parse_entry(
+    grammar: Grammar, field: Field, entry: str, position: int, *, alone: bool
+) -> int | DaySet:
+    """Return the values that one entry of a list stands for, as a bit mask or a set of days."""
 
     def wrong(why: str) -> BadExpression:
-        return refusal(f"{field.name}: {item!r} at character {position} {why}")
+        return refusal(f"{field.name}: {entry!r} at character {position} {why}")
 
-    match = _ITEM.fullmatch(item.upper())
-    if not match:
-        raise wrong(_explain(field, item.upper()))
-    step = int(match["step"][1:]) if match["step"] else 1
+    text = entry.upper()
+    if grammar.special and field.is_day:
+        special = grammar.special(field, text, alone=alone)
+        if isinstance(special, str):
+            raise wrong(special)
+        if special is not None:
+            return special
+    match = _ENTRY.fullmatch("*" + text if grammar.open_steps and text[:1] == "/" else text)
+    if not match or (text[0] == "?" and not _may_ask(grammar, field, text, alone=alone)):
+        raise wrong(_explain(grammar, field, text))
+    step = int(match["step"] or 1)
     if step == 0:
         raise wrong("has a step of 0; a step is 1 or more")
+    if step > field.longest_step and not grammar.long_steps:
+        raise wrong(f"has a step of {step}; the longest is {field.longest_step}")
     if match["a"] is None:
-        first, last = field.low, field.high
-    else:
-        ends = [_parse_value(field, end) for end in (match["a"], match["b"]) if end]
-        if None in ends:
-            raise wrong(_explain(field, item.upper()))
-        first = ends[0] or 0
-        last = (ends[-1] or 0) if match["b"] or not match["step"] else max(first, field.high)
-    if first > last:
-        raise wrong(
-            f"is a reversed range; write {_span(first, field.high)},{_span(field.low, last)}"
-        )
-    values = sum(1 << value for value in range(first, last + 1, step))
-    if field.alias and values >> field.alias & 1:
-        values = (values | 1 << field.low) & ~(1 << field.alias)
-    return values
+        return field.mask(field.low, field.high, step)
+    ends = [field.value(end) for end in (match["a"], match["b"]) if end]
+    if None in ends:
+        raise wrong(_explain(grammar, field, text))
+    first, last = ends[0] or 0, ends[-1] or 0
+    if match["step"] and not match["b"]:
+        if not grammar.plain_steps:
+            raise wrong(f"has a step without a range; write {text.replace('/', f'-{field.high}/')}")
+        last = max(first, field.step_end)
+    first = field.opening(first) if first > last else first
+    if first <= last:
+        return field.mask(first, last, step)
+    if grammar.wraps and field.wraps:
+        return field.wrapped_mask(first, last, step)
+    raise wrong(f"is a reversed range; write {field.unreversed(first, last)}")
 
 
-def _span(first: int, last: int) -> str:
-    return f"{first}-{last}" if first < last else str(first)
+def _may_ask(grammar: Grammar, field: Field, text: str, *, alone: bool) -> bool:
+    if grammar.question == "days":
+        return field.is_day and alone and text == "?"
+    return grammar.question == "always"
 
 
-def _parse_value(field: _Field, text: str) -> int | None:
-    """Return the number or name as a value of the field, or None if it is not one."""
-    if text in field.names:
-        return field.low + field.names.index(text)
-    if not text.isdigit():
-        return None
-    value = int(text)
-    return value if field.low <= value <= (field.alias or field.high) else None
-
-
-def _explain(field: _Field, item: str) -> str:
-    for spelling, hint in _FOREIGN:
-        if spelling.fullmatch(item):
-            return f"is not cron: {hint}"
-    if not item:
+def _explain(grammar: Grammar, field: Field, entry: str) -> str:
+    hint = grammar.explain(entry) if grammar.explain else None
+    if hint:
+        return hint
+    if not entry:
         return f"is an empty list entry; use {field.wanted}"
-    if _ITEM.fullmatch(item):
+    if _ENTRY.fullmatch(entry) and entry[0] != "?":
         return f"is not in {field.wanted}"
     return f"cannot be read; use *, {field.wanted}, a list, a range or a /step"
 
 
-def _day_masks(doms: int, dows: int, *, either: bool) -> tuple[int, ...]:
-    masks = []
-    for monday_first in range(7):
-        # Cron counts weekdays from Sunday; day 1 of this month is weekday `monday_first` + 1.
-        weekdays = sum(1 << day for day in range(1, 32) if dows >> (monday_first + day) % 7 & 1)
-        masks.append(doms | weekdays if either else doms & weekdays)
-    return tuple(masks)
+def _days(
+    grammar: Grammar, words: Mapping[str, Word], doms: _Values, dows: _Values
+) -> tuple[int, ...]:
+    either = grammar.either_day(words["day of month"].text, words["day of week"].text)
+    if not doms.sets and not dows.sets:
+        return plain_table(doms.mask, dows.mask, either=either)
+    by_dom = any_of(doms.mask, doms.sets)
+    by_dow = any_of(0, (weekdays(dows.mask), *dows.sets))
+    if either:
+        return month_table(lambda first, length: by_dom(first, length) | by_dow(first, length))
+    return month_table(lambda first, length: by_dom(first, length) & by_dow(first, length))

@@ -5,10 +5,10 @@ All times are ms. `anchor` is any nominal time of the job (see plan.py).
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Protocol
 
-from engine.plan.cron_eval import first_after
-from engine.plan.cron_parse import parse_cron
+from engine.plan.cron_eval import WILDCARD, DstRule, LocalTimes, first_after
 from engine.plan.zones import load_zone
 
 COUNT_CAP = 1000
@@ -32,15 +32,35 @@ class Rule(Protocol):
         """
 
 
-class CronRule:
-    def __init__(self, expr: str, timezone: str) -> None:
-        self._fields = parse_cron(expr)
-        self._dst = self._fields.dst
-        self._zone = load_zone(timezone)
+class BoundedRule:
+    """Another rule's times from `start_at` to `end_at`, both included; None is no bound."""
+
+    def __init__(self, rule: Rule, start_at: int | None, end_at: int | None) -> None:
+        self._rule = rule
+        self._start_at = start_at
+        self._end_at = end_at
 
     def first_after(self, after: int, anchor: int) -> int | None:
-        at = first_after(self._fields, self._zone, self._dst, after // 1000)
-        return None if at is None else at * 1000
+        if self._start_at is not None:
+            after = max(after, self._start_at - 1)
+        at = self._rule.first_after(after, anchor)
+        return None if at is None or self._is_past(at) else at
+
+    def latest(self, first: int, until: int) -> int:
+        return self._rule.latest(first, until if self._end_at is None else min(until, self._end_at))
+
+    def count(self, first: int, last: int) -> tuple[int, bool]:
+        return self._rule.count(first, last)
+
+    def _is_past(self, at: int) -> bool:
+        return self._end_at is not None and at > self._end_at
+
+
+class WalkedRule:
+    """What can be told of a rule from its `first_after` alone."""
+
+    def first_after(self, after: int, anchor: int) -> int | None:
+        raise NotImplementedError
 
     def latest(self, first: int, until: int) -> int:
         # Bisection: `found` is always a nominal time, and none lies past `bound`. Some 40 steps
@@ -63,6 +83,31 @@ class CronRule:
             at = self.first_after(at, first) or last
             counted += 1
         return counted, True
+
+
+class CronRule(WalkedRule):
+    """Local times in a zone. `dst` is for fixed-time jobs; wildcard jobs follow elapsed time."""
+
+    def __init__(self, times: LocalTimes, timezone: str, dst: DstRule) -> None:
+        self._times = times
+        self._dst = WILDCARD if times.wildcard else dst
+        self._zone = load_zone(timezone)
+
+    def first_after(self, after: int, anchor: int) -> int | None:
+        fraction_ms = self._times.fraction_ms
+        at = first_after(self._times, self._zone, self._dst, (after - fraction_ms) // 1000)
+        return None if at is None else at * 1000 + fraction_ms
+
+
+class UnionRule(WalkedRule):
+    """The times of several rules, each instant once. Every rule comes with an anchor of its own."""
+
+    def __init__(self, parts: Sequence[tuple[Rule, int]]) -> None:
+        self._parts = parts
+
+    def first_after(self, after: int, anchor: int) -> int | None:
+        found = (rule.first_after(after, own) for rule, own in self._parts)
+        return min((at for at in found if at is not None), default=None)
 
 
 class EveryRule:

@@ -8,6 +8,9 @@ about daylight saving happens where two segments meet:
 
 zoneinfo keeps its transitions to itself, so they are found by bisecting `utcoffset` a window at a
 time, and kept: 0.3 ms for each 388 days of a zone, once per process. Times here are whole seconds.
+
+The rules come from the package `tzdata`, never from the machine's own database: two machines of a
+fleet must not disagree about when a job is due, and `DATABASE` names the edition.
 """
 
 from __future__ import annotations
@@ -15,9 +18,12 @@ from __future__ import annotations
 import difflib
 from datetime import UTC, datetime
 from functools import cache, lru_cache
+from importlib.resources import files
 from itertools import pairwise
 from typing import NamedTuple
-from zoneinfo import ZoneInfo, ZoneInfoNotFoundError, available_timezones
+from zoneinfo import ZoneInfo
+
+import tzdata
 
 from engine.errors import BadInput
 
@@ -25,8 +31,11 @@ _DAY = 86_400
 _WINDOW_BITS = 25
 """Segments are found 2**25 s (388 days) at a time: a shift finds the window of an instant."""
 
-_MACHINE_NAMES = frozenset({"localtime", "posixrules", "Factory"})
-"""Names in the zone database that mean another zone on every machine."""
+DATABASE: str = tzdata.IANA_VERSION
+"""The edition of the IANA database that zones are read from, such as `2026a`."""
+
+_NOT_PLACES = frozenset({"localtime", "posixrules", "Factory"})
+"""Names in the database that stand for a machine's own zone."""
 
 LAST_SECOND = int(datetime(9997, 1, 1, tzinfo=UTC).timestamp())
 """No time is looked for from here on: datetime ends with the year 9999."""
@@ -48,11 +57,12 @@ class Segment(NamedTuple):
 
 
 class Zone:
-    """One IANA zone; `segment` is all that it knows."""
+    """One IANA zone: its segments, and the clock on the wall. `name` is one of the database."""
 
     def __init__(self, name: str) -> None:
         self.name = name
-        self._info = ZoneInfo(name)
+        with files(tzdata).joinpath("zoneinfo", *name.split("/")).open("rb") as file:
+            self._info = ZoneInfo.from_file(file, key=name)
         self._windows: dict[int, tuple[Segment, ...]] = {}
 
     def segment(self, at: int) -> Segment:
@@ -65,6 +75,10 @@ class Zone:
             if at < segment.end:
                 return segment
         raise AssertionError("a window ends where the next one starts")
+
+    def local(self, at: int) -> datetime:
+        """Return the local time of the UTC second `at`, with its offset and abbreviation."""
+        return datetime.fromtimestamp(at, self._info)
 
     def _find(self, index: int) -> tuple[Segment, ...]:
         first, last = index << _WINDOW_BITS, (index + 1) << _WINDOW_BITS
@@ -102,21 +116,18 @@ class Zone:
 def load_zone(name: str) -> Zone:
     """Return the zone, shared by all who ask for it.
 
-    Refuses with BadInput(field="timezone") a name that is not in the zone database, or that
-    means another zone on every machine.
+    Refuses with BadInput(field="timezone") a name that the database does not have.
     """
-    portable = name not in _MACHINE_NAMES and not name.startswith(("posix/", "right/"))
-    if portable and name.isascii():
-        try:
-            return Zone(name)
-        except (ZoneInfoNotFoundError, ValueError, OSError):
-            pass
-    raise BadInput(f"unknown timezone {name[:64]!r}; {_hint(name[:64])}", field="timezone")
+    if name not in _known():
+        raise BadInput(f"unknown timezone {name[:64]!r}; {_hint(name[:64])}", field="timezone")
+    return Zone(name)
 
 
 @cache
-def _known() -> list[str]:
-    return sorted(available_timezones() - _MACHINE_NAMES)
+def _known() -> dict[str, None]:
+    """The names of all zones, in order."""
+    names = files(tzdata).joinpath("zones").read_text("utf-8").split()
+    return dict.fromkeys(sorted({*names} - _NOT_PLACES))
 
 
 def _hint(name: str) -> str:

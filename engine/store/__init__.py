@@ -1,6 +1,7 @@
 """Storage: the only code that talks to Redis. Functions are named after their script in lua/.
 
-Reading order: connection (clients), server (what kind it is), then jobs, due, leases, executions.
+Reading order: connection (clients), server (what kind it is), then jobs, due, leases, executions,
+calendars.
 """
 
 from __future__ import annotations
@@ -12,7 +13,7 @@ from engine import codec
 from engine.config import Config
 from engine.errors import Unusable
 from engine.keys import LAYOUT, LAYOUT_VERSION, Layout, spread_tags
-from engine.plan import Plan
+from engine.plan import NO_CALENDARS, Calendars, Plan
 from engine.scripts import Scripts
 from engine.store.connection import connect
 from engine.store.server import check_server
@@ -36,6 +37,8 @@ class Store:
     config: Config
     plans: dict[str, Plan] = field(default_factory=dict)
     """Plans by id, as far as they were read. A plan never changes."""
+    calendars: Calendars = NO_CALENDARS
+    """The calendars when they were last looked at (see snapshot.py)."""
 
     @classmethod
     async def open(cls, config: Config) -> Store:

@@ -36,9 +36,13 @@ class Peek:
 
 @dataclass(slots=True)
 class Group:
-    """Due jobs that share plan and due time, and what is proposed for them."""
+    """Due jobs that share plan and due time, and what is proposed for them.
+
+    The proposal speaks of nominal times; the jobs are due `offset_ms` after them.
+    """
 
     due_at: int
+    offset_ms: int
     proposal: Proposal
     members: list[bytes]
 
@@ -126,7 +130,7 @@ async def fire_due(
     ]
     for group in groups:
         proposal = group.proposal
-        next_at = proposal.next_at
+        next_at = None if proposal.next_at is None else proposal.next_at + group.offset_ms
         args += [
             group.due_at,
             "" if proposal.nominal_at is None else proposal.nominal_at,
@@ -151,6 +155,7 @@ def _skip_record(proposal: Proposal) -> bytes:
             skipped.count,
             SkipReason(skipped.reason),
             skipped.exact,
+            skipped.detail,
         )
     )
 

@@ -28,6 +28,10 @@ RECLAIM_LIMIT = 100
 """Pending entries that one script looks at."""
 
 
+Stream = tuple[str, Shard]
+"""A queue's ready stream in one shard."""
+
+
 class Answer(StrEnum):
     """What became of an outcome that was reported."""
 
@@ -43,7 +47,7 @@ class Result:
     """How one delivery ended. `retry_at` is set exactly when the outcome is `failed`."""
 
     delivery: Delivery
-    record: Record
+    record: Record | SkipRecord
     retry_at: int | None = None
 
 
@@ -84,30 +88,32 @@ async def ensure_groups(store: Store, queue: str) -> None:
 
 
 async def read_ready(
-    store: Store, queue: str, shards: Sequence[Shard], consumer: str, count: int, *, block: bool
+    store: Store, streams: Sequence[Stream], consumer: str, count: int, *, block: bool
 ) -> list[Delivery]:
-    """Return new deliveries from the queue's streams in `shards`: at most `count` from each.
+    """Return new deliveries from ready streams: at most `count` from each.
 
-    With `block` it waits for the first one, two seconds at the most. Makes a group that is missing.
+    With `block` it waits for the first one, half a second at the most. Makes groups that are
+    missing.
     """
     client = store.reader if block else store.client
-    streams = {shard.ready(queue): shard for shard in shards}
+    by_key = {shard.ready(queue): (queue, shard) for queue, shard in streams}
     try:
         reply = await client.xreadgroup(
             GROUP,
             consumer,
-            dict.fromkeys(streams, ">"),
+            dict.fromkeys(by_key, ">"),
             count=count,
             block=BLOCK_MS if block else None,
         )
     except ResponseError as error:
         if not str(error).startswith("NOGROUP"):
             raise
-        await ensure_groups(store, queue)
+        for queue in {queue for queue, _ in streams}:
+            await ensure_groups(store, queue)
         return []
     deliveries = []
     for name, entries in reply or []:
-        shard = streams[name.decode()]
+        queue, shard = by_key[name.decode()]
         for entry_id, fields in entries:
             deliveries.append(
                 codec.load_delivery(shard.index, queue, entry_id, consumer, 1, fields)
@@ -146,11 +152,11 @@ async def complete_executions(store: Store, results: Sequence[Result], now: int)
                 delivery.deliveries,
                 delivery.execution_id,
                 delivery.attempt,
-                record.outcome,
+                record.outcome if isinstance(record, Record) else Outcome.SKIPPED,
                 "" if results[at].retry_at is None else str(results[at].retry_at),
                 codec.dump_record(record),
             ]
-        keys = [shard.ready(queue), shard.buckets, shard.dead, shard.ledger]
+        keys = [shard.ready(queue), shard.jobs, shard.buckets, shard.dead, shard.ledger]
         calls.append(("complete_executions", keys, args))
     answers = [Answer.STALE] * len(results)
     for places, reply in zip(groups.values(), await store.scripts.run_many(calls), strict=True):
@@ -197,7 +203,7 @@ async def reclaim_executions(
     try:
         following, poisoned, *rows = await store.scripts.run(
             "reclaim_executions",
-            [shard.ready(queue), shard.dead, shard.ledger],
+            [shard.ready(queue), shard.jobs, shard.buckets, shard.dead, shard.ledger],
             [
                 consumer,
                 now,
@@ -207,6 +213,7 @@ async def reclaim_executions(
                 RECLAIM_LIMIT,
                 room,
                 shard.job_prefix,
+                shard.due_prefix,
                 shard.runs_prefix,
                 config.history_limit,
                 config.ledger_limit,

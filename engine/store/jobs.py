@@ -9,9 +9,10 @@ from engine import codec
 from engine.errors import NotFound, WrongState
 from engine.keys import Shard
 from engine.model import Job, JobState, LiveExecution, SkipReason, SkipRecord
-from engine.plan import Misfire, Plan, propose
+from engine.plan import CatchUp, MisfirePolicy, Plan, Skipped, catch_up
 from engine.registration import Registration
 from engine.store import Store
+from engine.store.snapshot import read_calendars
 
 MAX_PAGE = 1_000
 
@@ -23,6 +24,17 @@ class StoredJob:
     job: Job
     plan: Plan
     live: list[LiveExecution]
+
+    @property
+    def offset_ms(self) -> int:
+        """How much later than its nominal times the job is due."""
+        return self.plan.offset_of(self.job.id)
+
+    @property
+    def next_nominal_at(self) -> int | None:
+        """The nominal time of `next_run_at`."""
+        due_at = self.job.next_run_at
+        return None if due_at is None else due_at - self.offset_ms
 
 
 async def create_jobs(store: Store, registrations: Sequence[Registration]) -> list[bool]:
@@ -62,12 +74,7 @@ async def _create_in_shard(
             job.plan_id,
             "" if job.next_run_at is None else job.next_run_at,
             "" if run_at is None else run_at,
-            job.queue,
-            job.overlap,
-            codec.dump_target(job.target),
-            job.payload,
-            codec.dump_retry(job.retry),
-            codec.dump_definition(job),
+            *codec.dump_defined(job),
         ]
     keys = [shard.jobs, shard.plans, shard.buckets, shard.ledger]
     reply: list[int] = await store.scripts.run("create_jobs", keys, args)
@@ -75,12 +82,16 @@ async def _create_in_shard(
 
 
 async def get_job(store: Store, job_id: str) -> StoredJob:
-    """Return a job. Raises NotFound."""
+    """Return a job, after a look at the calendars if its plan names any. Raises NotFound."""
     shard = store.layout.shard_of(job_id)
     fields = await store.client.hgetall(shard.job(job_id))
     if not fields:
         raise _not_found(job_id)
-    return await _with_plan(store, shard, codec.load_job(job_id, fields), codec.load_live(fields))
+    job, live = codec.load_job(job_id, fields), codec.load_live(fields)
+    stored = await _with_plan(store, shard, job, live)
+    if stored.plan.calendars:
+        await read_calendars(store)
+    return stored
 
 
 async def _with_plan(store: Store, shard: Shard, job: Job, live: list[LiveExecution]) -> StoredJob:
@@ -127,7 +138,8 @@ async def run_job(store: Store, job_id: str, now: int) -> str:
     run by hand never stands for a scheduled one.
     """
     stored = await get_job(store, job_id)
-    while stored.plan.first_after(now - 1, stored.job.anchor_at) == now:
+    plan, anchor_at = stored.plan, stored.job.anchor_at
+    while plan.first_after(now - 1, anchor_at, store.calendars) == now:
         now += 1
     shard = store.layout.shard_of(job_id)
     keys = [shard.job(job_id), shard.buckets, shard.ledger]
@@ -138,52 +150,130 @@ async def run_job(store: Store, job_id: str, now: int) -> str:
     return reply.decode()
 
 
-async def pause_job(store: Store, job_id: str) -> None:
-    """Keep a job from firing until it is resumed. Raises NotFound, or WrongState unless it is
-    active."""
+async def replace_job(store: Store, stored: StoredJob, registration: Registration, now: int) -> int:
+    """Give the job that was read as `stored` another definition; return its new version.
+
+    Its history and live executions stay. While schedule and plan stay the same, so do its times;
+    else they count from now, and what was due or held back by a pause is recorded as skipped.
+    Raises NotFound, Conflict if the job has changed since it was read, WrongState for another queue
+    while executions are live.
+    """
+    old, new = stored.job, registration.job
+    next_at, skipped = new.next_run_at, b""
+    same_times = (old.plan_id, old.schedule_expr) == (new.plan_id, new.schedule_expr)
+    if same_times and old.next_run_at is not None:
+        new = replace(new, anchor_at=old.anchor_at)
+        next_at = old.next_run_at
+    elif stored.next_nominal_at is not None:
+        missed = _missed(store, stored, stored.next_nominal_at, now, "skip")
+        skipped = _dump_skipped(missed.skipped, SkipReason.EDITED)
+    new = replace(new, created_at=old.created_at)
+    if old.next_run_at is not None and old.rules.max_runs == new.rules.max_runs:
+        new = replace(new, runs_left=old.runs_left)
+    shard = store.layout.shard_of(old.id)
+    version: int = await store.scripts.run(
+        "replace_job",
+        [shard.job(old.id), shard.plans, shard.runs(old.id), shard.buckets, shard.ledger],
+        [
+            old.id,
+            f"{old.version}/{'' if old.next_run_at is None else old.next_run_at}",
+            new.plan_id,
+            registration.plan.canonical,
+            "" if next_at is None else next_at,
+            skipped,
+            shard.due_prefix,
+            store.config.history_limit,
+            store.config.ledger_limit,
+            *codec.dump_defined(new),
+        ],
+    )
+    return version
+
+
+async def pause_job(
+    store: Store, job_id: str, now: int, *, by: str = "api", note: str = ""
+) -> None:
+    """Keep a job from firing until it is resumed; `by` and `note` say who wants that, and why.
+
+    Raises NotFound, or WrongState unless it is active.
+    """
     shard = store.layout.shard_of(job_id)
     keys = [shard.job(job_id), shard.buckets, shard.ledger]
+    reason = codec.dump_note(by, now, note)
     await store.scripts.run(
-        "pause_job", keys, [job_id, shard.due_prefix, store.config.ledger_limit]
+        "pause_job", keys, [job_id, reason, shard.due_prefix, store.config.ledger_limit]
     )
 
 
-async def resume_job(store: Store, job_id: str, now: int, *, skip_missed: bool) -> None:
-    """Let a paused job fire again. Raises NotFound, or WrongState unless it is paused.
+async def preview_resume(
+    store: Store, job_id: str, now: int, policy: MisfirePolicy | None = None
+) -> CatchUp:
+    """Return what resuming a job now would run and skip. Raises as `resume_job` does."""
+    stored = await get_job(store, job_id)
+    return _catch_up(store, stored, now, policy)
 
-    What the pause kept from firing is skipped, with a record, or left to the job's own misfire
-    policy.
+
+async def resume_job(
+    store: Store, job_id: str, now: int, policy: MisfirePolicy | None = None
+) -> CatchUp:
+    """Let a paused job fire again; return what was done about the times that the pause held back.
+
+    `policy` decides that, or else the job's own. What runs does so at once, one after the other.
+    Raises NotFound, or WrongState unless it is paused.
     """
     stored = await get_job(store, job_id)
-    job, paused_at = stored.job, stored.job.next_run_at
-    if job.state is not JobState.PAUSED or paused_at is None:
-        raise WrongState(f"job {job_id} is {job.state}; only a paused job can be resumed")
-    next_at: int | None = paused_at
-    skipped = b""
-    if skip_missed and paused_at <= now:
-        # As if no time that has passed could be on time.
-        skipping = replace(stored.plan, misfire=Misfire("skip", grace_ms=0))
-        proposal = propose(skipping, paused_at, now + 1)
-        next_at = proposal.next_at
-        if proposal.skipped:
-            s = proposal.skipped
-            skipped = codec.dump_record(
-                SkipRecord(s.first_at, s.last_at, s.count, SkipReason.PAUSED, s.exact)
-            )
+    missed = _catch_up(store, stored, now, policy)
     shard = store.layout.shard_of(job_id)
     await store.scripts.run(
         "resume_job",
         [shard.job(job_id), shard.buckets, shard.runs(job_id), shard.ledger],
         [
             job_id,
-            paused_at,
-            "" if next_at is None else next_at,
-            skipped,
+            now,
+            stored.job.next_run_at or "",
+            "" if missed.next_at is None else missed.next_at + stored.offset_ms,
+            " ".join(map(str, missed.run)),
+            b"\n".join(
+                [
+                    _dump_skipped(missed.skipped, SkipReason.PAUSED),
+                    *(_dump_skipped(closed, SkipReason.CALENDAR) for closed in missed.closed),
+                ]
+            ),
             shard.due_prefix,
             store.config.history_limit,
             store.config.ledger_limit,
         ],
     )
+    return missed
+
+
+def _catch_up(store: Store, stored: StoredJob, now: int, policy: MisfirePolicy | None) -> CatchUp:
+    job, first_at = stored.job, stored.next_nominal_at
+    if job.state is not JobState.PAUSED or first_at is None:
+        raise WrongState(f"job {job.id} is {job.state}; only a paused job can be resumed")
+    return _missed(store, stored, first_at, now, policy, most=job.runs_left)
+
+
+def _missed(
+    store: Store,
+    stored: StoredJob,
+    first_at: int,
+    now: int,
+    policy: MisfirePolicy | None,
+    *,
+    most: int | None = None,
+) -> CatchUp:
+    until = now - stored.offset_ms
+    calendars = store.calendars
+    return catch_up(stored.plan, first_at, until, policy=policy, most=most, calendars=calendars)
+
+
+def _dump_skipped(skipped: Skipped | None, reason: SkipReason) -> bytes:
+    if skipped is None:
+        return b""
+    detail = skipped.detail if reason is SkipReason.CALENDAR else None
+    span = (skipped.first_at, skipped.last_at, skipped.count)
+    return codec.dump_record(SkipRecord(*span, reason, skipped.exact, detail))
 
 
 async def delete_job(store: Store, job_id: str) -> None:
@@ -191,7 +281,14 @@ async def delete_job(store: Store, job_id: str) -> None:
     shard = store.layout.shard_of(job_id)
     await store.scripts.run(
         "delete_job",
-        [shard.job(job_id), shard.jobs, shard.runs(job_id), shard.buckets, shard.ledger],
+        [
+            shard.job(job_id),
+            shard.jobs,
+            shard.runs(job_id),
+            shard.buckets,
+            shard.backfills,
+            shard.ledger,
+        ],
         [job_id, shard.due_prefix, shard.ready_prefix, store.config.ledger_limit],
     )
 

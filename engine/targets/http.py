@@ -20,6 +20,9 @@ from engine.targets import Attempted
 RETRIED = frozenset({408, 425, 429})
 EXCERPT_BYTES = 2_048
 MAX_HEADER_BYTES = 16_384
+KEEP_ALIVE_S = 1.5
+"""Shorter than what common servers keep an idle connection for (2 to 75 s): a request that meets a
+connection just being closed would fail an attempt for nothing."""
 
 
 class HttpRunner:
@@ -27,7 +30,9 @@ class HttpRunner:
 
     def __init__(self, version: str) -> None:
         self._session = aiohttp.ClientSession(
-            connector=aiohttp.TCPConnector(limit=0, ttl_dns_cache=10),
+            connector=aiohttp.TCPConnector(
+                limit=0, ttl_dns_cache=10, keepalive_timeout=KEEP_ALIVE_S
+            ),
             cookie_jar=aiohttp.DummyCookieJar(),
             auto_decompress=False,  # a small answer can unpack to a huge one
             trust_env=False,  # a proxy or .netrc of the machine is not the job's

@@ -30,7 +30,13 @@ local function drop_entry(ready, entry)
   redis.call('XDEL', ready, entry)
 end
 
-local function end_execution(job, nominal_at)
-  redis.call('HDEL', job, 'x:' .. nominal_at)
+-- Take an execution off the live ones. Returns whether the job's rules are to see its end: not if a backfill started it.
+local function end_execution(job, nominal_at, outcome)
+  if redis.call('HDEL', job, 'x:' .. nominal_at, 'b:' .. nominal_at) == 2 then
+    redis.call('HINCRBY', job, 'backfill_live', -1)
+    redis.call('HINCRBY', job, 'backfill_' .. outcome, 1)
+    return false
+  end
   redis.call('HINCRBY', job, 'live', -1)
+  return true
 end

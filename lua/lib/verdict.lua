@@ -1,15 +1,52 @@
--- What becomes of a due job: its record beside what was proposed.
+-- What becomes of a due job: its record beside what was proposed, and what is then done.
+--@include lib/execution
+--@include lib/rules
 
 -- `job` holds next_run_at, plan, state, the live execution of the nominal time, overlap and live, in this order.
-local function judge(job, due_at, plan, nominal_at)
+local function judge(job, rules, due_at, plan, nominal_at)
   if job[1] ~= due_at or job[2] ~= plan or job[3] ~= 'active' then
     return 'stale'
   end
   if nominal_at == '' or job[4] then
     return 'advanced'
   end
-  if job[5] == 'skip' and tonumber(job[6] or 0) > 0 then
-    return 'overlap'
+  return judge_overlap(job[5], tonumber(job[6] or 0), rules)
+end
+
+-- Fire a job that has no rules beside what is live of it, and has missed nothing: nearly all of them.
+local function fire_plainly(at, id, job, due_at, nominal_at, next_at, events)
+  local execution_id = id .. '@' .. nominal_at
+  local where = offer(at.ready_prefix .. job[7], execution_id, '1', due_at, '', job[8], job[9], job[10])
+  redis.call('HSET', at.job_prefix .. id, 'next_run_at', next_at, 'state', next_at == '' and 'completed' or 'active',
+    'x:' .. nominal_at, where, 'live', tonumber(job[6] or 0) + 1)
+  events[#events + 1] = offered_event(execution_id, 1, due_at, job[7])
+end
+
+-- Carry out a verdict other than stale or held, for any job: `at` names keys and limits, `older` is what is live of it where
+-- that is replaced. Returns the job's next due time, '' if it has none.
+local function carry_out(verdict, at, id, job, rules, older, due_at, nominal_at, next_at, skipped, events)
+  local key, ready, live = at.job_prefix .. id, at.ready_prefix .. job[7], tonumber(job[6] or 0)
+  local records, fires = { skipped ~= '' and skipped or nil }, verdict == 'fired' or verdict == 'replaced'
+  if (fires or verdict == 'queued') and not spend(key, rules, verdict, nominal_at) then
+    next_at = ''
   end
-  return 'fired'
+  local change = { 'next_run_at', next_at, 'state', next_at == '' and 'completed' or 'active' }
+  if verdict == 'overlap' then
+    records[#records + 1] = skip_record(nominal_at, 'overlap')
+  elseif verdict == 'replaced' then
+    replace_live(older, key, id, job[7], ready, at.buckets, at.due_prefix, records)
+    live = 0
+  end
+  if fires then
+    local execution_id, expires_at = id .. '@' .. nominal_at, expiry(nominal_at, '1', rules.expires_after_ms)
+    local where = offer(ready, execution_id, '1', due_at, expires_at, job[8], job[9], job[10])
+    redis.call('HSET', key, 'x:' .. nominal_at, where, 'live', live + 1, unpack(change))
+    events[#events + 1] = offered_event(execution_id, 1, due_at, job[7])
+  else
+    redis.call('HSET', key, unpack(change))
+  end
+  for _, record in ipairs(records) do
+    add_skipped(at.runs_prefix .. id, at.history_limit, events, id, record)
+  end
+  return next_at
 end

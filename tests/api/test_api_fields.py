@@ -107,6 +107,20 @@ def headers(value: object) -> dict[str, Any]:
         ({"misfire": {"grace_ms": -1}}, "/misfire/grace_ms"),
         ({"misfire": {"grace_ms": 2**63}}, "/misfire/grace_ms"),
         ({"misfire": {"grace": 1}}, "/misfire/grace"),
+        ({"misfire": {"max_catch_up": 0}}, "/misfire/max_catch_up"),
+        ({"dialect": "cron"}, "/dialect"),
+        ({"dst_gap": "fire"}, "/dst_gap"),
+        ({"dst_overlap": "none"}, "/dst_overlap"),
+        ({"start_at": "2027-01-01T00:00:00"}, "/start_at"),
+        ({"end_at": 1_900_000_000_000}, "/end_at"),
+        ({"start_at": "2028-01-01T00:00:00Z", "end_at": "2027-12-01T00:00:00Z"}, "/end_at"),
+        ({"window_ms": -1}, "/window_ms"),
+        ({"window_ms": 7 * 86_400_000 + 1}, "/window_ms"),
+        ({"window_ms": 5, "schedule_expr": "2028-01-01T00:00:00Z"}, "/window_ms"),
+        ({"max_runs": 0}, "/max_runs"),
+        ({"expires_after_ms": 0}, "/expires_after_ms"),
+        ({"pause_after_failures": 0}, "/pause_after_failures"),
+        ({"delete_after_completion": "yes"}, "/delete_after_completion"),
         ({"overlap": "queue"}, "/overlap"),
         ({"overlap": None}, "/overlap"),
     ],
@@ -139,6 +153,25 @@ async def test_a_wrong_schedule_says_why_by_its_code(
     answer = await client.post("/v1/jobs", json={**CRON, "schedule_expr": expr})
     assert pointers(refused(answer, 400, code)) == ["/schedule_expr"]
     assert await keyspace() == before
+
+
+@pytest.mark.parametrize(
+    ("given", "is_right"),
+    [
+        ({"schedule_expr": "0 0 12 ? * MON", "dialect": "quartz"}, True),
+        ({"schedule_expr": "0 0 12 ? * MON"}, False),
+        ({"schedule_expr": "0 0 12 ? * MON", "dialect": "vixie"}, False),
+        ({"schedule_expr": "H H * * *", "job_id": None}, True),
+    ],
+)
+async def test_an_expression_is_read_in_the_dialect_that_is_named(
+    client: httpx.AsyncClient, given: dict[str, Any], is_right: bool
+) -> None:
+    answer = await client.post("/v1/jobs", json={**CRON, **given})
+    if is_right:
+        assert answer.status_code == 201
+    else:
+        assert pointers(refused(answer, 400, "bad_expression")) == ["/schedule_expr"]
 
 
 async def test_a_missing_target_is_named(client: httpx.AsyncClient, keyspace: Read) -> None:

@@ -25,9 +25,18 @@ async def test_a_created_job_is_answered_as_it_will_be_read(client: httpx.AsyncC
     assert answer.headers["location"] == "/v1/jobs/report"
     assert answer.json() == {
         "job_id": "report",
+        "version": 1,
         "state": "active",
         "schedule_expr": "0 9 * * *",
+        "dialect": "vixie",
         "timezone": "Asia/Tokyo",
+        "dst_gap": "run_after",
+        "dst_overlap": "first",
+        "start_at": None,
+        "end_at": None,
+        "window_ms": 0,
+        "calendars": [],
+        "roll": "skip",
         "target": {
             "type": "http",
             "url": "https://example.com/hook?key=s3cret",
@@ -42,13 +51,25 @@ async def test_a_created_job_is_answered_as_it_will_be_read(client: httpx.AsyncC
             "max_ms": 3_600_000,
             "jitter": "equal",
         },
-        "misfire": {"policy": "fire_once", "grace_ms": 60_000},
+        "misfire": {"policy": "fire_once", "grace_ms": 60_000, "max_catch_up": 100},
         "overlap": "skip",
+        "max_runs": None,
+        "expires_after_ms": None,
+        "pause_after_failures": None,
+        "delete_after_completion": False,
         "created_at": NOW_TEXT,
         "next_run_at": "2027-01-16T00:00:00.000Z",
+        "runs_left": None,
+        "failures": 0,
+        "queued": [],
         "live_executions": 0,
+        "pause_note": None,
+        "description": "At 09:00",
+        "warnings": [],
     }
-    assert (await client.get("/v1/jobs/report")).json() == answer.json()
+    shown = await client.get("/v1/jobs/report")
+    assert shown.json() == answer.json()
+    assert shown.headers["etag"] == answer.headers["etag"] == '"1"'
 
 
 async def test_every_field_that_is_given_is_kept(client: httpx.AsyncClient) -> None:
@@ -65,12 +86,21 @@ async def test_every_field_that_is_given_is_kept(client: httpx.AsyncClient) -> N
         "payload": [1, "two", None],
         "queue": "slow",
         "retry": {"max_attempts": 1, "base_ms": 0, "max_ms": 0, "jitter": "none"},
-        "misfire": {"policy": "skip", "grace_ms": 0},
-        "overlap": "allow",
+        "misfire": {"policy": "skip", "grace_ms": 0, "max_catch_up": 7},
+        "overlap": "after_success",
+        "dialect": "interval",
+        "start_at": "2027-02-01T00:00:00.000Z",
+        "end_at": "2027-03-01T00:00:00.000Z",
+        "window_ms": 5_000,
+        "max_runs": 3,
+        "expires_after_ms": 60_000,
+        "pause_after_failures": 2,
+        "delete_after_completion": True,
     }
     await create(client, {**given, "depends_on": []})
     job = (await client.get("/v1/jobs/a.b_c:d-1")).json()
     assert {name: job[name] for name in given} == given
+    assert job["runs_left"] == 3
 
 
 @pytest.mark.parametrize(
@@ -174,7 +204,8 @@ async def test_pages_follow_each_other_in_order_of_ids(client: httpx.AsyncClient
     assert seen == [["a-1", "a-2"], ["a-3", "b-1"], ["b-2"]]
     some = (await client.get("/v1/jobs?prefix=a-&after=a-1")).json()
     assert [job["job_id"] for job in some["jobs"]] == ["a-2", "a-3"]
-    assert some["jobs"][0] == (await client.get("/v1/jobs/a-2")).json()
+    shown = (await client.get("/v1/jobs/a-2")).json()
+    assert shown == {**some["jobs"][0], "description": "At 09:00", "warnings": []}
 
 
 async def test_an_id_that_no_job_can_have_reaches_no_key(client: httpx.AsyncClient) -> None:
@@ -208,51 +239,53 @@ async def test_a_paused_job_has_no_next_time_and_a_resumed_one_has(
     client: httpx.AsyncClient,
 ) -> None:
     created = await create(client, CRON)
-    paused = await client.post("/v1/jobs/report/pause")
+    paused = await client.post("/v1/jobs/report/pause", json={"note": "moving house"})
     assert paused.status_code == 200
-    assert paused.json() == {**created, "state": "paused", "next_run_at": None}
+    note = {"by": "api", "at": NOW_TEXT, "note": "moving house"}
+    changed = {"state": "paused", "next_run_at": None, "pause_note": note}
+    assert paused.json() == {**created, **changed}
     refused(await client.post("/v1/jobs/report/pause"), 409, "wrong_state")
     resumed = await client.post("/v1/jobs/report/resume")
-    assert (resumed.status_code, resumed.json()) == (200, created)
+    catch_up: dict[str, Any] = {"run": [], "skipped": None}
+    assert (resumed.status_code, resumed.json()) == (200, {**created, "catch_up": catch_up})
     refused(await client.post("/v1/jobs/report/resume"), 409, "wrong_state")
 
 
 @pytest.mark.parametrize(
-    ("missed", "next_run_at"),
+    ("body", "run", "skipped"),
     [
-        (None, "2027-01-15T08:01:00.000Z"),
-        ({}, "2027-01-15T08:01:00.000Z"),
-        ({"missed": "misfire"}, "2027-01-15T08:01:00.000Z"),
-        ({"missed": "skip"}, "2027-01-15T08:04:00.000Z"),
+        (None, ["08:03"], ("08:01", "08:02", 2)),
+        ({"misfire": "fire_once"}, ["08:03"], ("08:01", "08:02", 2)),
+        ({"misfire": "fire_all"}, ["08:01", "08:02", "08:03"], None),
+        ({"misfire": "skip"}, [], ("08:01", "08:03", 3)),
     ],
 )
-async def test_resuming_leaves_missed_times_to_the_policy_or_skips_them(
+async def test_resuming_says_and_does_what_becomes_of_the_missed_times(
     client: httpx.AsyncClient,
     clock: ManualClock,
-    missed: dict[str, str] | None,
-    next_run_at: str,
+    keyspace: Read,
+    body: dict[str, Any] | None,
+    run: list[str],
+    skipped: tuple[str, str, int] | None,
 ) -> None:
     await create(client, {**CRON, "schedule_expr": "* * * * *"})
     await client.post("/v1/jobs/report/pause")
     clock.advance(3 * MINUTE + 1)
-    resumed = await client.post("/v1/jobs/report/resume", json=missed)
-    assert resumed.json()["next_run_at"] == next_run_at
-    skipped = (await client.get("/v1/jobs/report/executions")).json()
-    assert skipped == (
-        [
-            {
-                "job_id": "report",
-                "status": "skipped",
-                "reason": "paused",
-                "scheduled_for": "2027-01-15T08:01:00.000Z",
-                "last_scheduled_for": "2027-01-15T08:03:00.000Z",
-                "count": 3,
-                "count_is_exact": True,
-            }
-        ]
-        if missed == {"missed": "skip"}
-        else []
-    )
+    before = await keyspace()
+    preview = await client.post("/v1/jobs/report/resume", json={**(body or {}), "dry_run": True})
+    assert preview.json()["state"] == "paused"
+    assert await keyspace() == before
+    resumed = (await client.post("/v1/jobs/report/resume", json=body)).json()
+    assert (resumed["state"], resumed["next_run_at"]) == ("active", "2027-01-15T08:04:00.000Z")
+    assert resumed["catch_up"] == preview.json()["catch_up"]
+    assert [at[11:16] for at in resumed["catch_up"]["run"]] == run
+    found = resumed["catch_up"]["skipped"]
+    if skipped is None:
+        assert found is None
+    else:
+        ends = (found["scheduled_for"][11:16], found["last_scheduled_for"][11:16])
+        assert (*ends, found["count"]) == skipped
+    assert resumed["live_executions"] + len(resumed["queued"]) == len(run)
 
 
 @pytest.mark.parametrize("job_id", ["nobody", "no%20body", "a@1", "%7Bx%7D", "x" * 129])
@@ -267,6 +300,8 @@ async def test_a_job_that_is_not_there_is_not_found_by_any_route(
         ("POST", "/pause"),
         ("POST", "/resume"),
         ("GET", "/executions"),
+        ("GET", "/upcoming"),
+        ("GET", "/explain?at=2027-01-15T08:00:00Z"),
     ]:
         refused(await client.request(method, f"/v1/jobs/{job_id}{path}"), 404, "not_found")
     assert await keyspace() == before

@@ -132,7 +132,7 @@ async def test_a_wrong_limit_of_executions_is_named(client: httpx.AsyncClient) -
     [
         ("/v1/jobs/report/run", {"now": True}, "/now"),
         ("/v1/jobs/report/pause", {"until": 1}, "/until"),
-        ("/v1/jobs/report/resume", {"missed": "all"}, "/missed"),
+        ("/v1/jobs/report/resume", {"misfire": "all"}, "/misfire"),
         ("/v1/jobs/report/resume", {"miss": "skip"}, "/miss"),
         ("/internal/executions/claim", {}, "/worker"),
         ("/internal/executions/claim", {"worker": ""}, "/worker"),
@@ -184,7 +184,7 @@ async def test_an_unknown_route_is_not_found(client: httpx.AsyncClient, path: st
     ("method", "path", "allowed"),
     [
         ("PUT", "/v1/jobs", "GET, HEAD, POST"),
-        ("PATCH", "/v1/jobs/report", "DELETE, GET, HEAD"),
+        ("POST", "/v1/jobs/report", "DELETE, GET, HEAD, PATCH, PUT"),
         ("GET", "/v1/jobs/report/run", "POST"),
         ("POST", "/healthz", "GET, HEAD"),
     ],

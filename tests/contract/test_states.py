@@ -30,8 +30,8 @@ async def _fire(store: Store, shard: Shard) -> None:
 
 ACTS: dict[Operation, Act] = {
     Operation.FIRE: _fire,
-    Operation.PAUSE: lambda store, _: pause_job(store, "job-0"),
-    Operation.RESUME: lambda store, _: resume_job(store, "job-0", NOW, skip_missed=False),
+    Operation.PAUSE: lambda store, _: pause_job(store, "job-0", NOW),
+    Operation.RESUME: lambda store, _: resume_job(store, "job-0", NOW),
     Operation.RUN: lambda store, _: run_job(store, "job-0", NOW),
     Operation.DELETE: lambda store, _: delete_job(store, "job-0"),
 }
@@ -57,7 +57,7 @@ async def seed_in(store: Store, state: JobState) -> Shard:
     else:
         shard = await seed(store, registration("job-0"))
     if state is JobState.PAUSED:
-        await pause_job(store, "job-0")
+        await pause_job(store, "job-0", NOW)
     await lease(store, shard)
     return shard
 

@@ -41,7 +41,9 @@ async def abandon(store: Store, *ids: str, is_stale: bool = True) -> list[Delive
     await create_jobs(
         store, [registration(name, AT_ONCE, next_run_at=None, run_at=NOW) for name in ids]
     )
-    found = await read_ready(store, QUEUE, store.layout.shards, "w0", len(ids), block=False)
+    found = await read_ready(
+        store, [(QUEUE, shard) for shard in store.layout.shards], "w0", len(ids), block=False
+    )
     assert len(found) == len(ids)
     if is_stale:
         await age(store, found)
@@ -146,9 +148,9 @@ async def test_it_takes_no_more_than_there_are_slots(store: Store, clock: Manual
     assert reclaimer.taken == 5
     runner.gate.set()
     while reclaimer.taken < 12:
-        await settle(worker, 5)
+        await settle(worker)
         await reclaimer.step()
-    await settle(worker, 5)
+    await settle(worker)
     assert await worker.report() == 12
     assert runner.most <= 5
 

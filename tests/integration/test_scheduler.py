@@ -290,8 +290,8 @@ async def test_backlog_waits_for_room_and_is_released_in_the_order_of_its_times(
         assert await scheduler.step() == store.config.tick_ms
         runner = ScriptedRunner()
         worker, _ = hire(store, ManualClock(NOW + 10), runner)
-        await worker.fetch("default", block=False)  # makes the group
-        await worker.fetch("default", block=False)
+        await worker.fetch(block=False)  # makes the group
+        await worker.fetch(block=False)
         await settle(worker)
         assert 0 < await worker.report() <= 2
         done += [delivery.job_id for delivery in runner.seen]
@@ -374,12 +374,12 @@ async def run_through(store: Store, runner: ScriptedRunner, retry: Retry) -> lis
     worker, _ = hire(store, clock, runner)
     one_off = registration("job-0", ONE_OFF)
     await create_jobs(store, [replace(one_off, job=replace(one_off.job, retry=retry))])
-    await worker.fetch("default", block=False)  # makes the group
+    await worker.fetch(block=False)  # makes the group
     began: list[int] = []
     while (await get_job(store, "job-0")).live or not began:
         await keeper.step()
         pause_ms = await scheduler.step()
-        if await worker.fetch("default", block=False):
+        if await worker.fetch(block=False):
             began.append(clock.now_ms())
             await settle(worker)
             await worker.report()

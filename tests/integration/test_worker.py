@@ -30,7 +30,7 @@ from engine.backoff import Retry
 from engine.clock import ManualClock
 from engine.errors import Unusable
 from engine.keys import GROUP
-from engine.model import Outcome, Record
+from engine.model import Outcome, Record, Rules, SkipReason, SkipRecord
 from engine.scripts import Call, Scripts
 from engine.store import Store
 from engine.store.executions import ensure_groups, reclaim_executions
@@ -57,14 +57,14 @@ async def offer(store: Store, *ids: str, queue: str = QUEUE, retry: Retry | None
 
 async def begin(worker: Worker) -> int:
     """Take what is there, and let the runner see it; return how many."""
-    taken = await worker.fetch(QUEUE, block=False)
+    taken = await worker.fetch(block=False)
     await asyncio.sleep(0)
     return taken
 
 
 async def work(worker: Worker) -> int:
     """Take what is there, let it end, and report; return how many outcomes."""
-    await worker.fetch(QUEUE, block=False)
+    await worker.fetch(block=False)
     await settle(worker)
     return await worker.report()
 
@@ -129,6 +129,46 @@ async def test_a_final_answer_and_a_last_attempt_are_dead(
     assert await store.client.zcard(store.layout.shard_of("job-0").dead) == 1
 
 
+async def offer_expiring(store: Store, expires_after_ms: int) -> None:
+    """Put an execution of job-0 into the queue that is dropped unless it starts in time."""
+    await ensure_groups(store, QUEUE)
+    rules = Rules(expires_after_ms=expires_after_ms)
+    await create_jobs(
+        store, [registration("job-0", AT_ONCE, next_run_at=None, run_at=NOW, rules=rules)]
+    )
+
+
+@pytest.mark.parametrize(("expires_after_ms", "runs"), [(700, 0), (701, 1)])
+async def test_an_execution_that_comes_too_late_is_not_started(
+    store: Store, runner: ScriptedRunner, expires_after_ms: int, runs: int
+) -> None:
+    await offer_expiring(store, expires_after_ms)
+    worker, _ = hire(store, CLOCK, runner)
+    assert await work(worker) == 1
+    assert len(runner.seen) == runs
+    if not runs:
+        assert await history(store, "job-0") == [SkipRecord(NOW, NOW, 1, SkipReason.EXPIRED)]
+        assert await waiting(store) == 0
+        assert (await get_job(store, "job-0")).live == []
+
+
+async def test_an_execution_that_may_have_been_started_elsewhere_does_not_expire(
+    store: Store, runner: ScriptedRunner
+) -> None:
+    await offer_expiring(store, 700)
+    runner.gate.clear()
+    early, _ = hire(store, ManualClock(NOW), runner, "w1")
+    assert await begin(early) == 1
+    await age(store, runner.seen)
+    runner.gate.set()
+    heir, reclaimer = hire(store, CLOCK, runner, "w2")
+    await reclaimer.step()
+    await settle(heir)
+    assert await heir.report() == 1
+    assert await outcomes(store, "job-0") == [(1, Outcome.SUCCEEDED)]
+    await settle(early)
+
+
 async def test_a_runner_that_cannot_be_made_is_a_failure_too(store: Store) -> None:
     def make() -> ScriptedRunner:
         raise OSError("no sockets left")
@@ -149,9 +189,9 @@ async def test_it_never_runs_more_than_its_slots(store: Store, runner: ScriptedR
     taken = [await begin(worker) for _ in range(5)]
     assert taken == [3, 0, 0, 0, 0]
     runner.gate.set()
-    await settle(worker, 3)
-    assert await worker.fetch(QUEUE, block=False) == 3
-    await settle(worker, 3)
+    await settle(worker)
+    assert await worker.fetch(block=False) == 3
+    await settle(worker)
     await worker.report()
     assert runner.most == 3
 
@@ -162,8 +202,8 @@ async def test_with_one_slot_it_goes_from_shard_to_shard(
     await offer(store, *(f"job-{n}" for n in range(40)))
     worker, _ = hire(store, CLOCK, runner, concurrency=1)
     for _ in store.layout.shards:
-        assert await worker.fetch(QUEUE, block=False) == 1
-        await settle(worker, 1)
+        assert await worker.fetch(block=False) == 1
+        await settle(worker)
     assert {delivery.shard for delivery in runner.seen} == {0, 1, 2, 3}
     await worker.report()
 
@@ -173,7 +213,7 @@ async def test_a_slot_can_be_waited_for(store: Store, runner: ScriptedRunner) ->
     runner.gate.clear()
     worker, _ = hire(store, CLOCK, runner, concurrency=1)
     assert await worker.wait_for_slot()
-    await worker.fetch(QUEUE, block=False)
+    await worker.fetch(block=False)
     hoping = asyncio.create_task(worker.wait_for_slot())
     await asyncio.sleep(0)
     assert not hoping.done()
@@ -263,7 +303,7 @@ async def test_an_outcome_that_comes_too_late_is_told_and_changes_nothing(
 ) -> None:
     await offer(store, "job-0")
     worker, _ = hire(store, CLOCK, runner)
-    await worker.fetch(QUEUE, block=False)
+    await worker.fetch(block=False)
     await settle(worker)
     await age(store, runner.seen)
     shard = store.layout.shards[runner.seen[0].shard]
@@ -271,7 +311,7 @@ async def test_an_outcome_that_comes_too_late_is_told_and_changes_nothing(
 
     assert await worker.report() == 1
 
-    assert "its lease was lost before the outcome (succeeded) was recorded" in caplog.text
+    assert "its lease was lost before its end was recorded" in caplog.text
     assert await history(store, "job-0") == []
     other, _ = hire(store, CLOCK, ScriptedRunner({"job-0": [BUSY]}), "w2")
     other.take(found.deliveries[0])
@@ -289,7 +329,7 @@ async def test_outcomes_stay_while_the_server_is_away_and_are_recorded_once_afte
     wire = Wire(store)
     await offer(store, *(f"job-{n}" for n in range(10)))
     worker, _ = hire(replace(store, scripts=wire), CLOCK, runner)
-    await worker.fetch(QUEUE, block=False)
+    await worker.fetch(block=False)
     await settle(worker)
     wire.down = True
     for _ in range(3):
@@ -309,8 +349,8 @@ async def test_a_report_is_bounded(store: Store, runner: ScriptedRunner) -> None
     count = REPORT_MOST + 20
     await offer(store, *(f"job-{n}" for n in range(count)))
     worker, _ = hire(store, CLOCK, runner, concurrency=4 * count)
-    assert await worker.fetch(QUEUE, block=False) == count
-    await settle(worker, 4 * count)
+    assert await worker.fetch(block=False) == count
+    await settle(worker)
     assert [await worker.report() for _ in range(3)] == [REPORT_MOST, 20, 0]
 
 
@@ -416,7 +456,7 @@ async def test_it_stops_although_the_server_is_away_and_says_what_is_lost(
     wire = Wire(store)
     worker, _ = hire(replace(store, scripts=wire), CLOCK, runner)
     await offer(store, "job-0")
-    await worker.fetch(QUEUE, block=False)
+    await worker.fetch(block=False)
     await settle(worker)
     wire.down = True
     await worker.run(already_set())

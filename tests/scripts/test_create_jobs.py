@@ -86,6 +86,7 @@ async def test_a_job_without_times_starts_at_once_and_is_completed(any_store: St
         "execution_id": f"job-0@{NOW}",
         "attempt": "1",
         "due_at": str(NOW),
+        "expires_at": "",
         "target": '{"type":"worker"}',
         "payload": '{"n":1}',
         "retry": "",

@@ -61,6 +61,7 @@ async def test_a_failed_attempt_is_offered_again_at_its_time(any_store: Store) -
                 "execution_id": f"job-0@{NOW}",
                 "attempt": "2",
                 "due_at": str(RETRY_AT),
+                "expires_at": "",
                 "target": '{"type":"worker"}',
                 "payload": '{"n":1}',
                 "retry": "",
@@ -121,7 +122,7 @@ async def test_pausing_a_job_does_not_stop_its_retries(any_store: Store) -> None
     await fire(any_store, shard)
     [delivery] = await take(any_store)
     await complete_executions(any_store, [result(delivery, Outcome.FAILED, RETRY_AT)], NOW)
-    await pause_job(any_store, "job-0")
+    await pause_job(any_store, "job-0", NOW)
     assert await fire(any_store, shard, RETRY_AT) == Fired(fired=1)
 
 

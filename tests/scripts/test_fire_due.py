@@ -67,6 +67,7 @@ async def test_a_due_job_fires_and_moves_to_its_next_time(any_store: Store) -> N
                 "execution_id": f"job-0@{NOW}",
                 "attempt": "1",
                 "due_at": str(NOW),
+                "expires_at": "",
                 "target": '{"type":"worker"}',
                 "payload": '{"n":1}',
                 "retry": "",
@@ -107,7 +108,7 @@ async def test_a_shard_that_never_had_a_lease_refuses_everybody(any_store: Store
 async def test_a_job_paused_after_the_look_does_not_fire(any_store: Store) -> None:
     shard = await seed(any_store, registration("job-0"))
     token = await lease(any_store, shard)
-    await pause_job(any_store, "job-0")
+    await pause_job(any_store, "job-0", NOW)
     before = await read_shard(any_store, shard)
     done = await commit(any_store, shard, group(EVERY_MINUTE, NOW, "job-0"), token=token)
     assert done == Fired(stale=1)
@@ -206,8 +207,8 @@ async def test_late_times_are_recorded_and_the_latest_fires(any_store: Store) ->
     assert changed["runs:job-0"] == [record]
     nominal_at = NOW + 5 * MINUTE
     assert changed["ledger"] == [
-        ["skipped", "job-0", record],
         ["fired", f"job-0@{nominal_at}", 1, NOW, "default"],
+        ["skipped", "job-0", record],
     ]
     assert changed["job:job-0"]["next_run_at"] == str(NOW + 6 * MINUTE)
 

@@ -99,6 +99,6 @@ async def test_pausing_and_deleting_reach_a_job_that_waits_for_room(any_store: S
     ids = job_ids(store, 3)[1:]
     shard = await seed(store, *(registration(job_id) for job_id in ids))
     assert await fire(store, shard) == Fired(held=2)
-    await pause_job(store, ids[0])
+    await pause_job(store, ids[0], NOW)
     await delete_job(store, ids[1])
     assert "buckets" not in await read_shard(store, shard)

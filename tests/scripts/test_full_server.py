@@ -12,6 +12,7 @@ from seeding import (
     BUCKET,
     EVERY_MINUTE,
     NOW,
+    ONE_OFF,
     fire,
     group,
     job_ids,
@@ -23,7 +24,7 @@ from seeding import (
 )
 
 from engine.keys import Shard
-from engine.model import Outcome
+from engine.model import Outcome, Overlap, Rules
 from engine.store import Store
 from engine.store.due import fire_attempts, fire_due, peek_due
 from engine.store.executions import (
@@ -32,7 +33,15 @@ from engine.store.executions import (
     heartbeat_executions,
     reclaim_executions,
 )
-from engine.store.jobs import create_jobs, delete_job, pause_job, resume_job, run_job
+from engine.store.jobs import (
+    create_jobs,
+    delete_job,
+    get_job,
+    pause_job,
+    replace_job,
+    resume_job,
+    run_job,
+)
 from engine.store.leases import acquire_lease, release_lease
 
 TOKEN = "7"
@@ -55,12 +64,19 @@ def attempts(store: Store, shard: Shard) -> Awaitable[object]:
     return fire_attempts(store, shard, TOKEN, "s1", BUCKET, [(b"job-0@1", NOW)])
 
 
+async def edit(store: Store) -> int:
+    return await replace_job(
+        store, await get_job(store, "job-0"), registration("job-0", ONE_OFF), NOW
+    )
+
+
 REFUSED: dict[str, Callable[[Store, Shard], Awaitable[object]]] = {
     "fire_due": due,
     "fire_attempts": attempts,
     "create_jobs": lambda store, _: create_jobs(store, [registration(job_ids(store, 2)[1])]),
     "run_job": lambda store, _: run_job(store, "job-0", NOW),
-    "pause_job": lambda store, _: pause_job(store, "job-0"),
+    "pause_job": lambda store, _: pause_job(store, "job-0", NOW),
+    "replace_job": lambda store, _: edit(store),
     "acquire_lease": lambda store, shard: acquire_lease(store, [shard], "s1"),
 }
 
@@ -78,11 +94,11 @@ async def test_what_needs_room_is_refused_and_changes_nothing(store: Store, name
 
 async def test_resuming_is_refused_and_the_job_stays_paused(store: Store) -> None:
     shard = await seed(store, registration("job-0"))
-    await pause_job(store, "job-0")
+    await pause_job(store, "job-0", NOW)
     before = await read_shard(store, shard)
     async with full(store):
         with pytest.raises(OutOfMemoryError):
-            await resume_job(store, "job-0", NOW, skip_missed=True)
+            await resume_job(store, "job-0", NOW)
     assert await read_shard(store, shard) == before
 
 
@@ -104,6 +120,21 @@ async def test_ending_an_execution_needs_no_room(store: Store, outcome: Outcome)
         assert await heartbeat_executions(store, [delivery]) == [True]
         ended = result(delivery, outcome, retry_at)
         assert await complete_executions(store, [ended], NOW) == [Answer.DONE]
+
+
+async def test_what_the_end_of_an_execution_starts_or_deletes_needs_no_room(store: Store) -> None:
+    rules = Rules(max_runs=2, delete_after_completion=True, pause_after_failures=1)
+    shard = await seed(store, registration("job-0", overlap=Overlap.QUEUE_ONE, rules=rules))
+    await fire(store, shard)
+    await fire(store, shard, NOW + 60_000)
+    [first] = await take(store)
+    async with full(store):
+        await complete_executions(store, [result(first, Outcome.DEAD)], NOW)
+    await fire(store, shard, NOW)
+    [second] = await take(store)
+    async with full(store):
+        await complete_executions(store, [result(second)], NOW)
+    assert "job:job-0" not in await read_shard(store, shard)
 
 
 async def test_looking_reclaiming_releasing_and_deleting_need_no_room(store: Store) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pytest
 from invariants import read_shard
 from seeding import (
     BUCKET,
@@ -63,14 +64,35 @@ async def test_a_job_due_in_the_future_only_says_when(any_store: Store) -> None:
     assert await peek(any_store, shard, NOW - 1) == Peek(NOW, [])
 
 
-async def test_the_oldest_minute_comes_alone(any_store: Store) -> None:
+async def test_this_minute_comes_first_then_the_last_then_the_oldest(any_store: Store) -> None:
+    """What is on time is not held up by minutes that are made up for, which come one by one."""
+    ids = job_ids(any_store, 6)
+    minutes = [0, 1, 2, 8, 9, 9]
+    times = [NOW + n * MINUTE for n in minutes]
+    times[-1] += 6
+    shard = await seed(
+        any_store,
+        *(registration(job_id, next_run_at=at) for job_id, at in zip(ids, times, strict=True)),
+    )
+    slices = [Slice(str(int(BUCKET) + minutes[n]), [(member(ids[n]), times[n])]) for n in (4, 3, 0)]
+    assert await peek(any_store, shard, NOW + 9 * MINUTE + 5) == Peek(NOW, slices)
+
+
+@pytest.mark.parametrize("after_ms", [5, MINUTE - 1, MINUTE + 5, 2 * MINUTE + 5])
+async def test_no_minute_comes_twice(any_store: Store, after_ms: int) -> None:
+    shard = await seed(any_store, registration("job-0"))
+    found = await peek(any_store, shard, NOW + after_ms)
+    assert found == Peek(NOW, [Slice(BUCKET, [(member("job-0"), NOW)])])
+
+
+async def test_the_earliest_time_is_that_of_this_minute_where_there_is_no_older_one(
+    any_store: Store,
+) -> None:
     ids = job_ids(any_store, 2)
     shard = await seed(
-        any_store, registration(ids[0], next_run_at=NOW + MINUTE), registration(ids[1])
+        any_store, registration(ids[0]), registration(ids[1], next_run_at=NOW + MINUTE)
     )
-    assert await peek(any_store, shard, NOW + MINUTE) == Peek(
-        NOW, [Slice(BUCKET, [(member(ids[1]), NOW)])]
-    )
+    assert (await peek(any_store, shard)).earliest_at == NOW
 
 
 async def test_a_look_is_no_longer_than_a_batch(any_store: Store) -> None:

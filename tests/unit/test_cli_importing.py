@@ -62,6 +62,7 @@ def test_a_line_becomes_a_job_that_posts_the_command(api: FakeApi) -> None:
     assert body == {
         "job_id": job_id,
         "schedule_expr": "0 5 * * 1-5",
+        "dialect": "vixie",
         "timezone": "Europe/Zurich",
         "target": {"type": "http", "url": URL},
         "payload": {

@@ -42,6 +42,10 @@ class FakeApi:
         self.calls.append(("POST", path, body))
         return self.answer
 
+    def patch(self, *path: str, body: object, version: int | None = None) -> Any:
+        self.calls.append(("PATCH", path, body if version is None else (body, version)))
+        return self.answer
+
     def delete(self, *path: str) -> None:
         self.calls.append(("DELETE", path, None))
 
@@ -79,7 +83,11 @@ def test_add_sends_what_was_given_and_nothing_else(api: FakeApi) -> None:
 def test_add_sends_every_option(api: FakeApi) -> None:
     args = """--id a --schedule @daily --timezone Asia/Tokyo --queue slow --timeout-ms 500
         --max-attempts 7 --retry-base-ms 0 --retry-max-ms 9 --retry-jitter full --misfire skip
-        --grace-ms 0 --overlap allow --url http://127.0.0.1/ --payload"""
+        --grace-ms 0 --max-catch-up 5 --overlap queue_one --dialect vixie --dst-gap skip
+        --dst-overlap both --start-at 2027-01-01T00:00:00Z --end-at 2028-01-01T00:00:00Z
+        --window-ms 60000 --calendar a --calendar b --roll next_business_day --max-runs 3
+        --expires-after-ms 9 --pause-after-failures 2 --delete-after-completion
+        --url http://127.0.0.1/ --payload"""
     headers = ["--header", "X-A: 1", "--header", "X-B:a:b"]
     assert added(api, *args.split(), '{"n": [1.5, null]}', *headers) == {
         "job_id": "a",
@@ -94,9 +102,26 @@ def test_add_sends_every_option(api: FakeApi) -> None:
         },
         "payload": {"n": [1.5, None]},
         "retry": {"max_attempts": 7, "base_ms": 0, "max_ms": 9, "jitter": "full"},
-        "misfire": {"policy": "skip", "grace_ms": 0},
-        "overlap": "allow",
+        "misfire": {"policy": "skip", "grace_ms": 0, "max_catch_up": 5},
+        "overlap": "queue_one",
+        "dialect": "vixie",
+        "dst_gap": "skip",
+        "dst_overlap": "both",
+        "start_at": "2027-01-01T00:00:00Z",
+        "end_at": "2028-01-01T00:00:00Z",
+        "window_ms": 60_000,
+        "calendars": ["a", "b"],
+        "roll": "next_business_day",
+        "max_runs": 3,
+        "expires_after_ms": 9,
+        "pause_after_failures": 2,
+        "delete_after_completion": True,
     }
+
+
+def test_add_joins_several_schedules(api: FakeApi) -> None:
+    body = added(api, "--worker", "--schedule", "@daily", "--schedule", "0 12 * * 1")
+    assert body == {"target": {"type": "worker"}, "schedule_expr": ["@daily", "0 12 * * 1"]}
 
 
 @pytest.mark.parametrize("text", ["{}", "[]", "0", "false", '""', "12345678901234567890"])
@@ -142,8 +167,25 @@ def test_add_refuses_a_wrong_command_line_and_sends_nothing(
         ),
         (["run", "a"], ("POST", ("jobs", "a", "run"), None)),
         (["pause", "a"], ("POST", ("jobs", "a", "pause"), None)),
-        (["resume", "a"], ("POST", ("jobs", "a", "resume"), {"missed": "misfire"})),
-        (["resume", "a", "--skip-missed"], ("POST", ("jobs", "a", "resume"), {"missed": "skip"})),
+        (["pause", "a", "--note", "x"], ("POST", ("jobs", "a", "pause"), {"note": "x"})),
+        (["resume", "a"], ("POST", ("jobs", "a", "resume"), {})),
+        (
+            ["resume", "a", "--misfire", "fire_all", "--dry-run"],
+            ("POST", ("jobs", "a", "resume"), {"misfire": "fire_all", "dry_run": True}),
+        ),
+        (["upcoming", "a", "-n", "3"], ("GET", ("jobs", "a", "upcoming"), {"n": 3})),
+        (
+            ["edit", "a", "--timeout-ms", "9", "--max-attempts", "2", "--reset", "max_runs"],
+            (
+                "PATCH",
+                ("jobs", "a"),
+                {"max_runs": None, "target": {"timeout_ms": 9}, "retry": {"max_attempts": 2}},
+            ),
+        ),
+        (
+            ["edit", "a", "--queue", "slow", "--if-version", "3"],
+            ("PATCH", ("jobs", "a"), ({"queue": "slow"}, 3)),
+        ),
         (["delete", "a"], ("DELETE", ("jobs", "a"), None)),
     ],
 )
@@ -153,6 +195,27 @@ def test_each_command_is_one_request(api: FakeApi, args: list[str], call: Call) 
     assert api.calls == [call]
     told = {"job_id": "a", "deleted": True} if args[0] == "delete" else JOB
     assert json.loads(result.output) == told
+
+
+def test_edit_refuses_to_change_nothing_and_sends_nothing(api: FakeApi) -> None:
+    result = jobs("edit", "a")
+    assert (result.exit_code, api.calls) == (2, [])
+    assert "say what to change" in result.output
+
+
+def test_upcoming_is_a_table_of_local_times(api: FakeApi) -> None:
+    at = "2026-12-01T01:00:00.000Z"
+    local = {"local_time": "2026-12-01T02:00:00.000", "utc_offset": "+01:00"}
+    rest = {"zone_abbreviation": "CET", "dst": None, "calendar": "skipped: closed by calendar x"}
+    api.answer = [{"scheduled_for": at, "due_at": at, **local, **rest}]
+    row = jobs("upcoming", "a").output.splitlines()[1]
+    assert row.split(maxsplit=4) == [
+        at,
+        "2026-12-01T02:00:00.000",
+        "CET",
+        "+01:00",
+        "skipped: closed by calendar x",
+    ]
 
 
 def test_the_api_is_where_the_option_or_the_variable_says(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+import re
 from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
@@ -20,12 +21,15 @@ from engine.model import (
     Job,
     LiveExecution,
     Outcome,
+    Overlap,
     Record,
+    Rules,
     SkipReason,
     SkipRecord,
     Target,
     WorkerTarget,
 )
+from engine.scripts import FOLDER
 
 NOW = 1_800_000_000_000
 
@@ -87,23 +91,72 @@ def test_the_default_retry_policy_costs_nothing() -> None:
     assert codec.dump_retry(Retry()) == b""
 
 
+DEFINED = ["queue", "overlap", "target", "payload", "retry", "definition", "rules", "runs_left"]
+DEFINED += ["expires_after_ms", "pause_after_failures", "delete_after_completion"]
+"""The names that lua/lib/job.lua gives to the values of `dump_defined`."""
+ALL_RULES = Rules(3, expires_after_ms=5, pause_after_failures=2, delete_after_completion=True)
+
+
+def _bytes(value: str | bytes | int) -> bytes:
+    return value if isinstance(value, bytes) else str(value).encode()
+
+
 def _hash(job: Job) -> dict[bytes, bytes]:
+    """Return the fields that a job's hash has when it is new."""
+    values = dict(zip(DEFINED, map(_bytes, codec.dump_defined(job)), strict=True))
     return {
         b"state": job.state.encode(),
         b"plan": job.plan_id.encode(),
         b"next_run_at": b"" if job.next_run_at is None else str(job.next_run_at).encode(),
-        b"queue": job.queue.encode(),
-        b"overlap": job.overlap.encode(),
-        b"target": codec.dump_target(job.target),
-        b"payload": job.payload,
-        b"retry": codec.dump_retry(job.retry),
-        b"definition": codec.dump_definition(job),
+        **{name.encode(): value for name, value in values.items() if value or name == "retry"},
     }
 
 
-@pytest.mark.parametrize("job", [JOB, replace(JOB, next_run_at=None, schedule_expr=None)])
+def test_the_values_of_a_definition_are_written_under_these_names() -> None:
+    source = (FOLDER / "lib" / "job.lua").read_text("utf-8")
+    [names] = re.findall(r"local DEFINED = \{([^}]*)\}", source)
+    assert re.findall(r"'(\w+)'", names) == DEFINED
+
+
+@pytest.mark.parametrize(
+    "job",
+    [
+        JOB,
+        replace(JOB, next_run_at=None, schedule_expr=None),
+        replace(JOB, dialect="quartz", overlap=Overlap.QUEUE_ALL),
+        replace(JOB, rules=ALL_RULES, runs_left=3),
+        replace(JOB, rules=Rules(max_runs=3), runs_left=1),
+    ],
+)
 def test_a_job_comes_back(job: Job) -> None:
     assert codec.load_job("a", _hash(job)) == job
+
+
+@pytest.mark.parametrize(
+    ("overlap", "rules", "has_rules"),
+    [
+        (Overlap.SKIP, Rules(), False),
+        (Overlap.ALLOW, Rules(), False),
+        (Overlap.QUEUE_ONE, Rules(), True),
+        (Overlap.REPLACE, Rules(), True),
+        (Overlap.AFTER_SUCCESS, Rules(), True),
+        (Overlap.SKIP, Rules(max_runs=1), True),
+        (Overlap.SKIP, Rules(delete_after_completion=True), True),
+    ],
+)
+def test_only_a_job_that_asks_for_more_is_looked_at_twice(
+    overlap: Overlap, rules: Rules, has_rules: bool
+) -> None:
+    assert (b"rules" in _hash(replace(JOB, overlap=overlap, rules=rules))) is has_rules
+
+
+def test_what_befell_a_job_is_read_from_its_hash() -> None:
+    note = codec.dump_note("ops", NOW, "quiet\nday")
+    assert b"\n" not in note
+    more = {b"version": b"7", b"failures": b"2", b"queued": b"5 6", b"pause_note": note}
+    job = codec.load_job("a", {**_hash(JOB), **more})
+    assert (job.version, job.failures, job.queued) == (7, 2, (5, 6))
+    assert job.pause_note == {"by": "ops", "at": NOW, "note": "quiet\nday"}
 
 
 def test_live_executions_are_read_from_a_jobs_hash_oldest_first() -> None:
@@ -162,6 +215,11 @@ def test_a_delivery_is_read_from_a_streams_entry() -> None:
         b"retry": DELIVERY.retry,
     }
     assert codec.load_delivery(3, "default", b"1-0", "w1", 2, fields) == DELIVERY
+    fields[b"expires_at"] = b""
+    assert codec.load_delivery(3, "default", b"1-0", "w1", 2, fields) == DELIVERY
+    fields[b"expires_at"] = b"17"
+    expiring = codec.load_delivery(3, "default", b"1-0", "w1", 2, fields)
+    assert expiring == replace(DELIVERY, expires_at=17)
 
 
 @pytest.mark.parametrize("retry", [b"", DELIVERY.retry])

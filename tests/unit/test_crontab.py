@@ -220,7 +220,7 @@ def test_a_bare_percent_ends_the_command_and_starts_its_input(
         ("0 0 5 * * 1-5 a", "a sixth time field, '1-5'"),
         ("0 0 5 * * ? a", "a sixth time field, '?'"),
         ("0 0 31 2 * a", "no time in the next 100 years"),
-        ("every 1h30m", "is not cron"),
+        ("every 1h30m", "cron needs five fields"),
         ("make coffee for the team now", "minute: 'make'"),
         ("0 5 31 2 root a", "day of week: 'root'"),
         ("\x0b", "not plain ASCII"),
@@ -348,7 +348,12 @@ def test_zone_input_and_variables_of_the_sample() -> None:
 
 def test_a_job_id_can_be_read_and_is_stable() -> None:
     taken = entry("01 * * * * root /usr/bin/echo hourly jobs", system=True)
-    assert job_id_for(taken, "/etc/crontab") == "crontab-root-echo-hourly-jobs-782bdd"
+    assert job_id_for(taken, "/etc/crontab") == "crontab-root-echo-782bdd"
+
+
+def test_an_id_holds_no_argument_and_no_variable() -> None:
+    taken = entry("@daily TOKEN=hunter2 /usr/bin/mysql -phunter3")
+    assert re.fullmatch(r"crontab-mysql-[0-9a-f]{6}", job_id_for(taken, "crontab"))
 
 
 @pytest.mark.parametrize(

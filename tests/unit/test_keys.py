@@ -16,7 +16,11 @@ def test_the_keys_of_a_shard_are_spelled_so() -> None:
         "wc:{t}:lease",
         "wc:{t}:fence",
     ]
-    assert [shard.dead, shard.ledger] == ["wc:{t}:dead", "wc:{t}:ledger"]
+    assert [shard.dead, shard.backfills, shard.ledger] == [
+        "wc:{t}:dead",
+        "wc:{t}:backfills",
+        "wc:{t}:ledger",
+    ]
     assert [shard.job("a"), shard.runs("a"), shard.due("7"), shard.ready("q")] == [
         "wc:{t}:job:a",
         "wc:{t}:runs:a",

@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import re
 from pathlib import Path
+from typing import get_args
 
 import pytest
 
 from api.problems import STATUS
 from engine import keys
 from engine.config import Config
-from engine.model import ExecutionState, JobState
+from engine.model import ExecutionState, JobState, Overlap
+from engine.plan import DIALECT_SUMMARIES, MisfirePolicy
 
 README = (Path(__file__).parents[2] / "README.md").read_text("utf-8")
 
@@ -42,6 +44,21 @@ def test_every_error_code_stands_in_the_table_with_its_status() -> None:
     assert {code: int(status) for code, status, _ in rows} == dict(STATUS)
 
 
+def test_every_dialect_stands_in_the_table_with_its_summary() -> None:
+    rows = {dialect: text.replace("\\|", "|") for dialect, text in table_after("## Schedules")}
+    assert rows == DIALECT_SUMMARIES
+
+
+@pytest.mark.parametrize(
+    ("heading", "words"),
+    [("### Misfires", [*get_args(MisfirePolicy)]), ("### Overlap", [*Overlap])],
+)
+def test_every_policy_stands_in_its_table(heading: str, words: list[str]) -> None:
+    assert {row[0].split("`")[1 if "`" in row[0] else 0] for row in table_after(heading)} == {
+        *words
+    }
+
+
 def test_every_state_of_a_job_stands_in_the_table() -> None:
     assert [row[0] for row in table_after("**States of a job**")] == list(JobState)
 
@@ -57,12 +74,13 @@ def test_every_key_stands_in_the_table() -> None:
     expected = {
         keys.LAYOUT,
         keys.SCHEDULERS,
+        keys.CALENDARS,
         shard.job("<id>"),
         shard.runs("<id>"),
         shard.due("<bucket>"),
         shard.ready("<queue>"),
         *(getattr(shard, name) for name in ("jobs", "plans", "buckets", "lease", "fence")),
-        *(getattr(shard, name) for name in ("dead", "ledger")),
+        *(getattr(shard, name) for name in ("dead", "backfills", "ledger")),
     }
     assert {row[0] for row in table_after("### Keys")} == expected
 

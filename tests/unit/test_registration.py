@@ -2,23 +2,24 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
 from engine.errors import BadExpression, BadInput
-from engine.model import HttpTarget, JobState, Target, WorkerTarget
+from engine.model import HttpTarget, JobState, Overlap, Rules, Target, WorkerTarget
 from engine.plan import Misfire
-from engine.registration import Registration, register
+from engine.registration import Registration, Timing, register
 
 NOW = 1_800_000_000_000  # 2027-01-15T08:00:00Z
+MINUTE, HOUR = 60_000, 3_600_000
 HTTP = HttpTarget("https://a.test/x")
 
 
 def asked(
     schedule_expr: str | None = None, *, timezone: str = "UTC", job_id: str | None = "a"
 ) -> Registration:
-    return register(
-        now=NOW, target=HTTP, job_id=job_id, schedule_expr=schedule_expr, timezone=timezone
-    )
+    return register(now=NOW, target=HTTP, job_id=job_id, timing=Timing(schedule_expr, timezone))
 
 
 def test_without_a_schedule_a_job_runs_at_once_and_is_completed() -> None:
@@ -41,7 +42,7 @@ def test_a_cron_time_that_is_now_has_passed() -> None:
 
 def test_an_interval_counts_from_now() -> None:
     job = asked("every 90s").job
-    assert (job.anchor_at, job.next_run_at) == (NOW, NOW + 90_000)
+    assert (job.anchor_at, job.next_run_at) == (NOW + 90_000, NOW + 90_000)
 
 
 def test_a_one_off_has_its_time() -> None:
@@ -52,7 +53,7 @@ def test_a_one_off_has_its_time() -> None:
 def test_jobs_that_ask_for_the_same_share_a_plan() -> None:
     one, two = asked("0 9 * * *", job_id="a"), asked(" 0  9 * * *", job_id="b")
     assert one.job.plan_id == two.job.plan_id == one.plan.id
-    other = register(now=NOW, target=HTTP, schedule_expr="0 9 * * *", misfire=Misfire("skip"))
+    other = register(now=NOW, target=HTTP, timing=Timing("0 9 * * *", misfire=Misfire("skip")))
     assert other.plan.id != one.plan.id
 
 
@@ -88,16 +89,67 @@ def test_a_worker_target_cannot_go_where_only_http_is_run() -> None:
         ({"job_id": "a b"}, "job_id"),
         ({"job_id": ""}, "job_id"),
         ({"queue": "a:b"}, "queue"),
-        ({"timezone": "Mars/Olympus"}, "timezone"),
-        ({"schedule_expr": "2027-01-15T08:00:00Z"}, "schedule_expr"),
+        ({"timing": Timing(timezone="Mars/Olympus")}, "timezone"),
+        ({"timing": Timing("2027-01-15T08:00:00Z")}, "schedule_expr"),
+        ({"timing": Timing("0 9 * * *", dialect="latin")}, "dialect"),
+        ({"timing": Timing("every 5m", window_ms=-1)}, "window_ms"),
+        ({"timing": Timing(start_at=NOW)}, "start_at"),
+        ({"timing": Timing("2028-01-15T08:00:00Z", end_at=NOW)}, "end_at"),
+        ({"timing": Timing("2028-01-15T08:00:00Z", window_ms=1)}, "window_ms"),
+        ({"timing": Timing("every 5m", start_at=NOW + 1, end_at=NOW)}, "end_at"),
+        ({"timing": Timing("every 5m", end_at=NOW)}, "end_at"),
+        ({"timing": Timing("every 5m", end_at=NOW + 299_999)}, "end_at"),
+        ({"timing": Timing("0 9 * * *", end_at=NOW + 3_599_999)}, "end_at"),
     ],
 )
-def test_what_is_wrong_is_refused_naming_the_field(wrong: dict[str, str], field: str) -> None:
+def test_what_is_wrong_is_refused_naming_the_field(wrong: dict[str, Any], field: str) -> None:
     with pytest.raises(BadInput) as refusal:
-        register(now=NOW, target=HTTP, **wrong)  # type: ignore[arg-type]
+        register(now=NOW, target=HTTP, **wrong)
     assert refusal.value.field == field
 
 
 def test_an_expression_that_cannot_be_read_is_refused() -> None:
     with pytest.raises(BadExpression):
         asked("61 * * * *")
+
+
+def timed(expr: str, **more: Any) -> Registration:
+    return register(now=NOW, target=HTTP, job_id="a", timing=Timing(expr, **more))
+
+
+@pytest.mark.parametrize(
+    ("start_at", "first_at"),
+    [
+        pytest.param(NOW + 20 * MINUTE, NOW + 20 * MINUTE, id="ahead"),
+        pytest.param(NOW - 20 * MINUTE, NOW + 40 * MINUTE, id="in the past"),
+        pytest.param(NOW, NOW + 60 * MINUTE, id="now"),
+    ],
+)
+def test_an_interval_counts_from_its_start(start_at: int, first_at: int) -> None:
+    job = timed("every 1h", start_at=start_at).job
+    assert (job.anchor_at, job.next_run_at) == (start_at, first_at)
+
+
+def test_a_cron_job_waits_for_its_start() -> None:
+    assert timed("0 9 * * *", start_at=NOW + 2 * HOUR).job.next_run_at == NOW + 25 * HOUR
+
+
+def test_an_end_that_is_the_first_time_lets_it_fire_once() -> None:
+    found = timed("every 5m", end_at=NOW + 5 * MINUTE)
+    assert found.job.next_run_at == NOW + 5 * MINUTE
+    assert found.plan.first_after(NOW + 5 * MINUTE, NOW + 5 * MINUTE) is None
+
+
+def test_a_job_is_due_at_its_place_in_the_window() -> None:
+    found = timed("0 9 * * *", window_ms=10 * MINUTE)
+    offset_ms = found.plan.offset_of("a")
+    assert 0 < offset_ms < 10 * MINUTE
+    assert found.job.next_run_at == NOW + HOUR + offset_ms
+
+
+def test_what_a_job_asks_for_is_in_its_definition() -> None:
+    rules = Rules(max_runs=3, expires_after_ms=5, pause_after_failures=2)
+    job = register(
+        now=NOW, target=HTTP, timing=Timing("every 5m"), overlap=Overlap.REPLACE, rules=rules
+    ).job
+    assert (job.overlap, job.rules) == (Overlap.REPLACE, rules)

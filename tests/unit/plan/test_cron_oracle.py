@@ -19,7 +19,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from engine.plan.cron_eval import first_after
-from engine.plan.cron_parse import parse_cron
+from engine.plan.dialects.vixie import parse_cron
 from engine.plan.zones import load_zone
 
 MINUTE = timedelta(minutes=1)

@@ -10,7 +10,7 @@ import pytest
 from engine.errors import BadInput
 from engine.plan import Cron, Plan, parse_schedule
 from engine.plan.cron_eval import FIXED_TIME, WILDCARD, DstRule, first_after
-from engine.plan.cron_parse import parse_cron
+from engine.plan.dialects.vixie import parse_cron
 from engine.plan.zones import Segment, Zone, load_zone
 
 BERLIN, NEW_YORK, LORD_HOWE = "Europe/Berlin", "America/New_York", "Australia/Lord_Howe"
@@ -254,7 +254,7 @@ def test_times_end_quietly_before_the_calendar_does() -> None:
 
 
 class SplitZone(Zone):
-    """An overlap of one hour at 100 h, ten minutes after one window ends; the next ends at 900 h."""
+    """An overlap at 100 h, ten minutes after one window ends; the next ends at 900 h."""
 
     def __init__(self) -> None:
         hour = 3600
@@ -282,6 +282,21 @@ def test_a_window_that_ends_just_before_an_overlap_hides_nothing(minutes_before:
         found.append((following - overlap) // 60)
         at = following
     assert found == expected
+
+
+def test_years_without_a_matching_date_are_leapt_over(monkeypatch: pytest.MonkeyPatch) -> None:
+    zone, visited = Zone(BERLIN), []
+    find = zone.segment
+
+    def counted(at: int) -> Segment:
+        visited.append(at)
+        return find(at)
+
+    monkeypatch.setattr(zone, "segment", counted)
+    fields = parse_cron("0 0 29 2 */7")
+    at = first_after(fields, zone, FIXED_TIME, millis("2089-01-01", BERLIN) // 1000)
+    assert at == millis("2128-02-29", BERLIN) // 1000
+    assert len(visited) <= 4
 
 
 def test_a_year_of_daily_jobs_has_one_firing_a_day_in_every_kind_of_zone() -> None:

@@ -17,6 +17,9 @@ PLANS = [
     Plan.of(Cron("30 2 * * *", "UTC")),
     Plan.of(Cron("30 2 * * *", "UTC"), Misfire("skip")),
     Plan.of(Cron("30 2 * * *", "UTC"), Misfire("skip", 0)),
+    Plan.of(Cron("30 2 * * *", "UTC", "k8s")),
+    Plan.of(Cron("30 2 * * *", "UTC"), dst_gap="skip"),
+    Plan.of(Cron("30 2 * * *", "UTC"), dst_overlap="both"),
     Plan.of(Every(30_000)),
     Plan.of(Every(30_001)),
     Plan.of(Once(5)),
@@ -35,6 +38,17 @@ def test_the_canonical_form_is_sorted_and_compact_and_leaves_defaults_out() -> N
     assert Plan.of(Every(5000), Misfire("skip", 10)).canonical == (
         b'{"interval_ms":5000,"kind":"every","misfire":{"grace_ms":10,"policy":"skip"}}'
     )
+
+
+def test_a_dialect_and_a_dst_rule_are_in_the_canonical_form_unless_default() -> None:
+    chosen = Plan.of(Cron("0 9 * * *", "UTC", "k8s"), dst_gap="skip", dst_overlap="second")
+    assert chosen.canonical == (
+        b'{"dialect":"k8s","dst_gap":"skip","dst_overlap":"second",'
+        b'"expr":"0 9 * * *","kind":"cron"}'
+    )
+    vixie = Cron("0 9 * * *", "UTC")
+    assert Plan.of(vixie, dst_gap="run_after", dst_overlap="first") == Plan.of(vixie)
+    assert Plan.of(Every(5000), dst_gap="skip") == Plan.of(Every(5000))
 
 
 def test_a_plan_id_never_changes() -> None:
@@ -58,7 +72,12 @@ def test_a_plan_comes_back_from_its_canonical_form(plan: Plan) -> None:
 
 
 def test_a_plan_of_a_newer_version_is_refused_and_not_misread() -> None:
-    for extra in ({"calendar": "holidays"}, {"misfire": {"policy": "skip", "most": 3}}):
+    newer: list[dict[str, object]] = [
+        {"calendar": "holidays"},
+        {"misfire": {"policy": "skip", "most": 3}},
+        {"dialect": "mayan"},
+    ]
+    for extra in newer:
         with pytest.raises(NotSupported, match="newer"):
             Plan.from_canonical(json.dumps({"kind": "once", **extra}).encode())
 
@@ -70,6 +89,37 @@ def test_a_misfire_policy_that_is_not_one_is_refused() -> None:
     with pytest.raises(BadInput, match="0 ms or more") as caught:
         Misfire("skip", -1)
     assert caught.value.field == "misfire.grace_ms"
+
+
+def test_a_dst_setting_that_is_not_one_is_refused() -> None:
+    with pytest.raises(BadInput, match="run_after, skip") as caught:
+        Plan.of(Cron("0 9 * * *", "UTC"), dst_gap="fire")  # type: ignore[arg-type]
+    assert caught.value.field == "dst_gap"
+    with pytest.raises(BadInput, match="first, second, both") as caught:
+        Plan.of(Cron("0 9 * * *", "UTC"), dst_overlap="none")  # type: ignore[arg-type]
+    assert caught.value.field == "dst_overlap"
+
+
+BERLIN_SPRING, BERLIN_AUTUMN = 1_774_738_800_000, 1_792_879_200_000
+"""The midnights before the clock of Berlin changes in 2026."""
+HOUR = 3_600_000
+
+
+def test_a_plan_chooses_what_its_fixed_times_do_when_the_clock_changes() -> None:
+    half_past_two = Cron("30 2 * * *", "Europe/Berlin")
+    skip = Plan.of(half_past_two, dst_gap="skip")
+    assert skip.first_after(BERLIN_SPRING, 0) == BERLIN_SPRING + 25.5 * HOUR
+    both = Plan.of(half_past_two, dst_overlap="both").upcoming(BERLIN_AUTUMN, 0, 3)
+    assert [(at - BERLIN_AUTUMN) / HOUR for at in both] == [2.5, 3.5, 27.5]
+    second = Plan.of(half_past_two, dst_overlap="second").upcoming(BERLIN_AUTUMN, 0, 2)
+    assert [(at - BERLIN_AUTUMN) / HOUR for at in second] == [3.5, 27.5]
+
+
+def test_wildcard_jobs_follow_elapsed_time_whatever_the_plan_says() -> None:
+    every_hour = Cron("30 * * * *", "Europe/Berlin")
+    for day in (BERLIN_SPRING, BERLIN_AUTUMN):
+        times = Plan.of(every_hour, dst_gap="skip", dst_overlap="second").upcoming(day, 0, 5)
+        assert [(at - day) / HOUR for at in times] == [0.5, 1.5, 2.5, 3.5, 4.5]
 
 
 @given(

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from datetime import datetime
+from importlib.resources import files
 from random import Random
 from zoneinfo import ZoneInfo
 
 import pytest
 
 from engine.errors import BadInput
-from engine.plan.zones import load_zone
+from engine.plan.zones import DATABASE, load_zone
 
 ZONES = [
     "UTC",
@@ -63,6 +64,12 @@ def test_berlin_changes_at_one_in_the_morning_utc() -> None:
 
 def test_a_zone_is_loaded_once() -> None:
     assert load_zone("Europe/Paris") is load_zone("Europe/Paris")
+
+
+def test_zones_come_from_the_package_whatever_the_machine_has() -> None:
+    assert files("tzdata").joinpath("zoneinfo", "tzdata.zi").read_text()[10:15] == DATABASE
+    # In some editions of the machine's own database it is an hour more, all winter.
+    assert load_zone("Europe/Dublin").local(0).strftime("%H:%M %z %Z") == "01:00 +0100 IST"
 
 
 @pytest.mark.parametrize(

@@ -1,0 +1,160 @@
+"""What the API gives, field by field: instants are RFC 3339 UTC with milliseconds, durations are
+milliseconds and say so."""
+
+from __future__ import annotations
+
+from typing import Any, Literal, NotRequired, TypedDict
+
+
+class PauseNoteOut(TypedDict):
+    by: str
+    at: str
+    note: str
+
+
+class WarningOut(TypedDict):
+    code: str
+    message: str
+
+
+class SkippedTimesOut(TypedDict):
+    scheduled_for: str
+    last_scheduled_for: str
+    count: int
+    count_is_exact: bool
+
+
+class CatchUpOut(TypedDict):
+    run: list[str]
+    skipped: SkippedTimesOut | None
+
+
+class JobOut(TypedDict):
+    job_id: str
+    version: int
+    state: str
+    schedule_expr: str | tuple[str, ...] | None
+    dialect: str | None
+    timezone: str
+    dst_gap: str
+    dst_overlap: str
+    start_at: str | None
+    end_at: str | None
+    window_ms: int
+    calendars: list[str]
+    roll: str
+    misfire: dict[str, Any]
+    target: dict[str, Any]
+    payload: Any
+    queue: str
+    retry: dict[str, Any]
+    overlap: str
+    max_runs: int | None
+    expires_after_ms: int | None
+    pause_after_failures: int | None
+    delete_after_completion: bool
+    created_at: str
+    next_run_at: str | None
+    runs_left: int | None
+    failures: int
+    queued: list[str]
+    """Nominal times that wait for an older execution to end."""
+    live_executions: int
+    pause_note: PauseNoteOut | None
+    description: NotRequired[str | None]
+    """With `warnings`, where one job is shown: lists go without."""
+    warnings: NotRequired[list[WarningOut]]
+    execution_id: NotRequired[str]
+    """In the answer to the creation of a job that runs at once."""
+    catch_up: NotRequired[CatchUpOut]
+    """In the answer to a resume."""
+
+
+class TimeOut(TypedDict):
+    scheduled_for: str
+    due_at: str
+    local_time: str
+    utc_offset: str
+    zone_abbreviation: str
+    dst: str | None
+    calendar: str | None
+
+
+class DifferenceOut(TypedDict):
+    added: list[str]
+    removed: list[str]
+
+
+class PreviewOut(TypedDict):
+    dialect: str | None
+    description: str | None
+    warnings: list[WarningOut]
+    conversions: dict[str, str]
+    times: list[TimeOut]
+    difference: NotRequired[DifferenceOut]
+
+
+class ExplanationOut(TypedDict):
+    at: str
+    is_scheduled: bool
+    verdict: str
+    reason: str
+    text: str
+    due_at: str | None
+    execution_id: str | None
+    before: str | None
+    """With `after`, the nearest nominal times to one that is none."""
+    after: str | None
+    paused_at: str | None
+
+
+class AttemptOut(TypedDict):
+    attempt: int
+    outcome: str
+    started_at: str
+    duration_ms: int
+    lag_ms: int
+    worker: str
+    status_code: int | None
+    error: str | None
+
+
+class ExecutionOut(TypedDict):
+    execution_id: str
+    job_id: str
+    scheduled_for: str
+    status: str
+    attempt_count: int
+    """Attempts that have begun."""
+    attempts: list[AttemptOut]
+    retry_at: NotRequired[str]
+    worker: NotRequired[str]
+
+
+class SkippedOut(TypedDict):
+    job_id: str
+    status: Literal["skipped"]
+    reason: str
+    scheduled_for: str
+    last_scheduled_for: str
+    count: int
+    count_is_exact: bool
+
+
+class ClaimOut(TypedDict):
+    execution_id: str
+    job_id: str
+    scheduled_for: str
+    attempt: int
+    deliveries: int
+    target: Any
+    payload: Any
+    lease: str
+    lease_ms: int
+
+
+class CompletedOut(TypedDict):
+    execution_id: str
+    status: str
+    already: bool
+    retry_at: NotRequired[str]

@@ -1,0 +1,149 @@
+"""The options that describe a job, and the body that they make: of a new one, or of a change."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from typing import Any, get_args
+
+import click
+
+from engine.backoff import Jitter
+from engine.cli.options import Decorator
+from engine.model import Overlap
+from engine.plan import DIALECT_SUMMARIES, DstOverlap, Gap, MisfirePolicy, Roll
+
+
+class _Json(click.ParamType[Any]):
+    name = "json"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
+        try:
+            return json.loads(value, parse_constant=_no_number)
+        except ValueError as error:
+            self.fail(f"not JSON: {error}; a text needs quotes of its own: '\"text\"'", param, ctx)
+
+
+def _no_number(word: str) -> None:
+    raise ValueError(f"{word} is no number in JSON")
+
+
+_OPTIONS = (
+    click.option(
+        "--schedule",
+        "schedule_expr",
+        multiple=True,
+        help='Cron ("*/5 * * * *", "@daily"), "every 30s", or an RFC 3339 time; without it the job'
+        " runs once, at once. Several are joined.",
+    ),
+    click.option(
+        "--dialect",
+        type=click.Choice([*DIALECT_SUMMARIES]),
+        help="What the schedule is written in; recognised where that is plain.",
+    ),
+    click.option("--timezone", help="The IANA zone of a cron schedule. [default: UTC]"),
+    click.option(
+        "--dst-gap", type=click.Choice(get_args(Gap)), help="A fixed time that the clock skips."
+    ),
+    click.option(
+        "--dst-overlap",
+        type=click.Choice(get_args(DstOverlap)),
+        help="A fixed time that the clock shows twice.",
+    ),
+    click.option("--start-at", help="No run before this RFC 3339 time."),
+    click.option("--end-at", help="No run after this RFC 3339 time."),
+    click.option("--window-ms", type=int, help="Spread the runs of many jobs over so long."),
+    click.option("--calendar", "calendars", multiple=True, help="A calendar; may be given again."),
+    click.option("--roll", type=click.Choice(get_args(Roll)), help="If the calendar is closed."),
+    click.option("--misfire", type=click.Choice(get_args(MisfirePolicy)), help="If it comes late."),
+    click.option("--grace-ms", type=int, help="How late is still on time."),
+    click.option("--max-catch-up", type=int, help="Missed times that fire_all makes up for."),
+    click.option("--url", help="POST the payload to this URL."),
+    click.option("--worker", "is_worker", is_flag=True, help="Leave it to consumers of your own."),
+    click.option("--header", "headers", multiple=True, help='"Name: value"; may be given again.'),
+    click.option("--timeout-ms", type=int, help="How long the URL has to answer."),
+    click.option("--payload", type=_Json(), help="Any JSON value."),
+    click.option("--queue", help="The queue that workers read."),
+    click.option("--max-attempts", type=int, help="Attempts in all, the first included."),
+    click.option("--retry-base-ms", type=int, help="The wait after the first attempt."),
+    click.option("--retry-max-ms", type=int, help="The wait stops growing here."),
+    click.option(
+        "--retry-jitter", type=click.Choice(get_args(Jitter)), help="How waits are spread."
+    ),
+    click.option(
+        "--overlap", type=click.Choice(list(map(str, Overlap))), help="If one still runs."
+    ),
+    click.option("--max-runs", type=int, help="The schedule ends after so many."),
+    click.option("--expires-after-ms", type=int, help="Not started so late, a run is dropped."),
+    click.option("--pause-after-failures", type=int, help="So many dead in a row pause the job."),
+    click.option(
+        "--delete-after-completion",
+        is_flag=True,
+        default=None,
+        help="The job goes when nothing of it is left to run.",
+    ),
+)
+
+
+def job_options(command: Callable[..., Any]) -> Callable[..., Any]:
+    """Give a command the options of a job, to be passed to `job_body`."""
+    decorators: tuple[Decorator, ...] = _OPTIONS
+    for option in reversed(decorators):
+        command = option(command)
+    return command
+
+
+def job_body(
+    *,
+    schedule_expr: tuple[str, ...],
+    calendars: tuple[str, ...],
+    url: str | None,
+    is_worker: bool,
+    headers: tuple[str, ...],
+    timeout_ms: int | None,
+    max_attempts: int | None,
+    retry_base_ms: int | None,
+    retry_max_ms: int | None,
+    retry_jitter: str | None,
+    misfire: str | None,
+    grace_ms: int | None,
+    max_catch_up: int | None,
+    **rest: Any,
+) -> dict[str, Any]:
+    """Return the body that holds what was given, and nothing else."""
+    if is_worker and (url is not None or headers or timeout_ms is not None):
+        raise click.UsageError("--header and --timeout-ms go with --url, and --worker without it")
+    target = {
+        "type": "worker" if is_worker else ("http" if url is not None else None),
+        "url": url,
+        "headers": dict(map(_header, headers)) or None,
+        "timeout_ms": timeout_ms,
+    }
+    retry = {
+        "max_attempts": max_attempts,
+        "base_ms": retry_base_ms,
+        "max_ms": retry_max_ms,
+        "jitter": retry_jitter,
+    }
+    late = {"policy": misfire, "grace_ms": grace_ms, "max_catch_up": max_catch_up}
+    body = {
+        "schedule_expr": schedule_expr[0] if len(schedule_expr) == 1 else [*schedule_expr] or None,
+        "calendars": [*calendars] or None,
+        "target": given(target) or None,
+        "retry": given(retry) or None,
+        "misfire": given(late) or None,
+        **rest,
+    }
+    return given(body)
+
+
+def given(fields: dict[str, Any]) -> dict[str, Any]:
+    """Return the fields that have a value."""
+    return {name: value for name, value in fields.items() if value is not None}
+
+
+def _header(text: str) -> tuple[str, str]:
+    name, colon, value = text.partition(":")
+    if not colon:
+        raise click.UsageError("--header takes 'Name: value'")
+    return name.strip(), value.strip()

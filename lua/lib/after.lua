@@ -1,0 +1,44 @@
+-- What follows from the end of an execution, for jobs that have rules (see lib/rules).
+--@include lib/due
+
+-- Touch what `follow_up` may write.
+local function touch_follow_up(key, buckets, due_prefix, now)
+  local known = redis.call('HMGET', key, 'next_run_at', 'queue')
+  touch_due(buckets, due_prefix, known[1] or '', known[2] or '')
+  redis.call('EXISTS', due_prefix .. bucket_of(now))
+end
+
+-- Pause the job after too many failures, start what waited for this end, or delete what is done with; say so in
+-- `events`.
+local function follow_up(key, runs, jobs, buckets, due_prefix, id, outcome, now, events)
+  local known = redis.call('HMGET', key, 'state', 'next_run_at', 'plan', 'queue', 'live', 'queued', 'overlap', 'failures',
+    'pause_after_failures', 'delete_after_completion', 'backfill_state', 'last')
+  local state, next_run_at, plan, queue, live, queued, overlap, failures, pause_after, is_deleted = unpack(known, 1, 10)
+  local is_backfilling = known[11] == 'running' or known[11] == 'cancelling'
+  local last = (outcome == 'dead' or outcome == 'succeeded') and outcome or known[12]
+  if outcome == 'dead' then
+    failures = tonumber(failures or 0) + 1
+    redis.call('HSET', key, 'failures', failures, 'last', outcome)
+    if pause_after and failures >= tonumber(pause_after) and state == 'active' then
+      local note = '{"by":"waterclock","at":' .. now .. ',"note":"' .. failures .. ' executions failed in a row"}'
+      forget_due(buckets, due_prefix, next_run_at, queue, plan .. '|' .. id)
+      redis.call('HSET', key, 'state', 'paused', 'pause_note', note)
+      events[#events + 1] = '["paused","' .. id .. '",' .. note .. ']'
+    end
+  elseif outcome == 'succeeded' then
+    redis.call('HDEL', key, 'failures')
+    redis.call('HSET', key, 'last', outcome)
+  end
+  if queued and live == '0' and (overlap ~= 'after_success' or last ~= 'dead') then
+    local first, rest = string.match(queued, '^(%d+) ?(.*)$')
+    redis.call('HSET', key, 'queued', rest, 'x:' .. first, 'due:1:' .. now, 'live', 1)
+    if rest == '' then
+      redis.call('HDEL', key, 'queued')
+    end
+    add_due(buckets, due_prefix, bucket_of(now), { now, id .. '@' .. first })
+  elseif is_deleted and state == 'completed' and live == '0' and not queued and not is_backfilling then
+    redis.call('DEL', key, runs)
+    redis.call('ZREM', jobs, id)
+    events[#events + 1] = '["deleted","' .. id .. '"]'
+  end
+end

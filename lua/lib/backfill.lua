@@ -1,0 +1,22 @@
+-- Backfills. The newest one of a job is in the job's hash, in fields `backfill…`; what it started has a field `b:<nominal>`.
+
+-- Whether a nominal time is live, waits for an older execution, or has not been fired yet: not for a backfill to start.
+local function is_taken(job, nominal_at, next_run_at, queued)
+  return redis.call('HEXISTS', job, 'x:' .. nominal_at) == 1
+    or string.find(' ' .. (queued or '') .. ' ', ' ' .. nominal_at .. ' ', 1, true)
+    or next_run_at ~= '' and tonumber(nominal_at) >= tonumber(next_run_at)
+end
+
+-- End a backfill of which nothing is left, and delete its job if that has waited for it; say so in `events`.
+local function end_backfill(job, jobs, runs, backfills, id, events)
+  local known = redis.call('HMGET', job, 'backfill_state', 'state', 'live', 'queued', 'delete_after_completion')
+  local backfill_state, state, live, queued, is_deleted = unpack(known, 1, 5)
+  redis.call('HSET', job, 'backfill_state', backfill_state == 'cancelling' and 'cancelled' or 'done')
+  redis.call('SREM', backfills, id)
+  events[#events + 1] = '["backfill_ended","' .. id .. '"]'
+  if is_deleted and state == 'completed' and tonumber(live or 0) == 0 and not queued then
+    redis.call('DEL', job, runs)
+    redis.call('ZREM', jobs, id)
+    events[#events + 1] = '["deleted","' .. id .. '"]'
+  end
+end

@@ -1,0 +1,24 @@
+-- The fields of a job's hash that its definition gives, in the order in which scripts get their values; those of `lib/rules`
+-- come last and stay out of the hash where they are ''.
+
+local DEFINED = { 'queue', 'overlap', 'target', 'payload', 'retry', 'definition', 'rules', 'runs_left', 'expires_after_ms',
+  'pause_after_failures', 'delete_after_completion' }
+local REQUIRED = 6
+
+-- Write the values that stand in ARGV from `first` on.
+local function write_definition(key, first)
+  local fields, absent = {}, {}
+  for place, name in ipairs(DEFINED) do
+    local value = ARGV[first + place - 1]
+    if place <= REQUIRED or value ~= '' then
+      fields[#fields + 1] = name
+      fields[#fields + 1] = value
+    else
+      absent[#absent + 1] = name
+    end
+  end
+  redis.call('HSET', key, unpack(fields))
+  if #absent > 0 then
+    redis.call('HDEL', key, unpack(absent))
+  end
+end

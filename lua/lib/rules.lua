@@ -1,0 +1,78 @@
+-- What a job may ask for beyond the usual. A job that has any of it has field `rules`, so that others cost no second look:
+--   runs_left                executions that may still fire; the last one completes the job
+--   expires_after_ms         an execution that has not started so long after its nominal time is dropped
+--   pause_after_failures     dead executions in a row that pause the job; `failures` counts them
+--   delete_after_completion  the job goes when it is completed and nothing of it is live
+--   queued                   nominal times that wait for an older execution to end, oldest first, a blank between two
+--   last                     how the newest execution ended, for overlap `after_success`
+--@include lib/due
+--@include lib/delivery
+--@include lib/records
+
+local MOST_QUEUED = 100
+
+local function read_rules(key)
+  local known = redis.call('HMGET', key, 'runs_left', 'expires_after_ms', 'queued', 'last')
+  return { runs_left = tonumber(known[1]), expires_after_ms = known[2], queued = known[3], last = known[4] }
+end
+
+-- What a due job does about its older executions: 'fired' (beside them), 'overlap' (not at all), 'queued' (after them) or
+-- 'replaced' (in place of them).
+local function judge_overlap(overlap, live, rules)
+  if overlap == 'after_success' then
+    if live == 0 and not rules.queued and rules.last ~= 'dead' then
+      return 'fired'
+    end
+  elseif live == 0 or overlap == 'allow' then
+    return 'fired'
+  elseif overlap == 'skip' then
+    return 'overlap'
+  elseif overlap == 'replace' then
+    return 'replaced'
+  end
+  local _, queued = string.gsub(rules.queued or '', '%d+', '')
+  return queued < (overlap == 'queue_one' and 1 or MOST_QUEUED) and 'queued' or 'overlap'
+end
+
+local function skip_record(nominal_at, reason)
+  return '[' .. nominal_at .. ',"skipped",' .. nominal_at .. ',1,1,"' .. reason .. '"]'
+end
+
+-- Of what is live return what `replace_live` is to end, and touch what that writes. What a backfill started stays.
+local function touch_live(live, buckets, due_prefix, queue)
+  local older = {}
+  for _, execution in ipairs(live) do
+    local _, where, _, at, is_backfilled = unpack(execution, 1, 5)
+    if not is_backfilled then
+      older[#older + 1] = execution
+      if where == 'due' then
+        touch_due(buckets, due_prefix, at, queue)
+      end
+    end
+  end
+  return older
+end
+
+-- End all live executions of a job in favour of a newer one, and add their records. A consumer that runs one has lost it.
+local function replace_live(live, key, id, queue, ready, buckets, due_prefix, records)
+  for _, execution in ipairs(live) do
+    local nominal_at, where, _, at = unpack(execution, 1, 4)
+    if where == 'ready' then
+      drop_entry(ready, at)
+    else
+      forget_due(buckets, due_prefix, at, queue, id .. '@' .. nominal_at)
+    end
+    redis.call('HDEL', key, 'x:' .. nominal_at)
+    records[#records + 1] = skip_record(nominal_at, 'replaced')
+  end
+  return records
+end
+
+-- What a job that fires, now or later, does to its own rules: the time to wait for an older execution, the count of
+-- executions left. Returns whether it may fire again.
+local function spend(key, rules, verdict, nominal_at)
+  if verdict == 'queued' then
+    redis.call('HSET', key, 'queued', rules.queued and rules.queued .. ' ' .. nominal_at or nominal_at)
+  end
+  return not rules.runs_left or redis.call('HINCRBY', key, 'runs_left', -1) > 0
+end

@@ -1,0 +1,73 @@
+-- Give a job another definition. Its history, its live executions and, while its times stay the same, its place in the due
+-- index stay.
+-- Safe because: the new times were worked out on the version that was read, and count only while that still stands; the
+-- index changes in the same step, so no old time fires under the new definition.
+-- KEYS: job plans runs buckets ledger
+-- ARGV: id version plan_id canonical next_run_at skipped due_prefix history_limit ledger_limit definition...
+--       version is the one that was read; next_run_at '' means no time to come; skipped is a record of times that were due
+--       and go unfired, or ''; definition is the eleven values of lib/job
+-- Reply: the new version
+-- Error: NOT_FOUND CONFLICT WRONG_STATE
+--@include lib/due
+--@include lib/job
+--@include lib/records
+local job = KEYS[1]
+local plans = KEYS[2]
+local runs = KEYS[3]
+local buckets = KEYS[4]
+local ledger = KEYS[5]
+local id = ARGV[1]
+local version = ARGV[2]
+local plan_id = ARGV[3]
+local canonical = ARGV[4]
+local next_run_at = ARGV[5]
+local skipped = ARGV[6]
+local due_prefix = ARGV[7]
+local history_limit = tonumber(ARGV[8])
+local ledger_limit = tonumber(ARGV[9])
+local definition = 10
+
+local known = redis.call('HMGET', job, 'state', 'version', 'next_run_at', 'plan', 'queue', 'live', 'backfill_live',
+  'queued')
+local state, known_version, known_at, known_plan, queue, live, backfill_live, queued = unpack(known, 1, 8)
+if not state then
+  return redis.error_reply('NOT_FOUND there is no job ' .. id)
+end
+if (known_version or '1') .. '/' .. known_at ~= version then
+  return redis.error_reply('CONFLICT job ' .. id .. ' has changed since it was read; read it again')
+end
+local known_canonical = redis.call('HGET', plans, plan_id)
+if known_canonical and known_canonical ~= canonical then
+  return redis.error_reply('CONFLICT plan id ' .. plan_id .. ' stands for another plan already')
+end
+if ARGV[definition] ~= queue and tonumber(live or 0) + tonumber(backfill_live or 0) > 0 then
+  return redis.error_reply('WRONG_STATE job ' .. id .. ' has live executions; its queue can change when they have ended')
+end
+touch_due(buckets, due_prefix, known_at, queue)
+touch_due(buckets, due_prefix, next_run_at, ARGV[definition])
+redis.call('EXISTS', ledger, runs)
+
+if state == 'active' then
+  forget_due(buckets, due_prefix, known_at, queue, known_plan .. '|' .. id)
+end
+if state ~= 'paused' or next_run_at == '' then
+  state = next_run_at == '' and 'completed' or 'active'
+end
+redis.call('HSET', plans, plan_id, canonical)
+redis.call('HSET', job, 'state', state, 'plan', plan_id, 'next_run_at', next_run_at)
+write_definition(job, definition)
+if queued then
+  -- What waits is started by the end of what is live, whatever the new policy is.
+  redis.call('HSET', job, 'rules', 1)
+end
+if state == 'active' then
+  add_due(buckets, due_prefix, bucket_of(next_run_at), { next_run_at, plan_id .. '|' .. id })
+end
+local events = { '["replaced","' .. id .. '"]' }
+if skipped ~= '' then
+  add_skipped(runs, history_limit, events, id, skipped)
+end
+add_events(ledger, ledger_limit, events)
+local new_version = (tonumber(known_version or 1) + 1)
+redis.call('HSET', job, 'version', new_version)
+return new_version
