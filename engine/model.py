@@ -108,6 +108,8 @@ class SkipReason(StrEnum):
     """Not started within the job's `expires_after_ms`."""
     CALENDAR = "calendar"
     """Closed by a calendar, which the record names."""
+    DST_GAP = "dst_gap"
+    """Left out by daylight saving, as `dst_gap` `skip` asks."""
     REPLACED = "replaced"
     """Ended in favour of a newer one, by overlap policy `replace`."""
 

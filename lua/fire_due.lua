@@ -5,7 +5,7 @@
 -- KEYS: fence buckets bucket ledger
 -- ARGV: token holder bucket_name job_prefix due_prefix ready_prefix runs_prefix max_ready history_limit ledger_limit groups...
 --       a group is due_at nominal_at next_at next_bucket skipped size, then `size` members `<plan>|<job id>`
---       nominal_at '' fires nothing; next_at '' means that the plan has no further time; skipped is a record or ''
+--       nominal_at '' fires nothing; next_at '' means that the plan has no further time; skipped is records, a line each, or ''
 -- Reply: {fired, overlap, held, stale}: how many jobs fired or will after an older execution, were skipped for overlap, wait
 --       for room, were not as read
 -- Error: FENCED

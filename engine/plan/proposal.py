@@ -16,19 +16,19 @@ which is at once: one proposal skips for one reason.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Literal
 
 from engine.plan.calendar import NO_CALENDARS, Calendars
 from engine.plan.plan import Plan
-from engine.plan.rules import Rule
+from engine.plan.rules import COUNT_CAP, Rule
 
 
 @dataclass(frozen=True, slots=True)
 class Skipped:
     """Nominal times that do not fire: all from `first_at` to `last_at`, both included."""
 
-    reason: Literal["late", "calendar"]
+    reason: Literal["late", "calendar", "dst_gap"]
     first_at: int
     last_at: int
     count: int
@@ -45,6 +45,9 @@ class Proposal:
     next_at: int | None
     """The job's next due time; None if it has none. It may have passed too."""
     skipped: Skipped | None
+    in_gap: Skipped | None = None
+    """Times between this one and the next that a daylight-saving gap leaves out, by `dst_gap`
+    `skip`. Each stands for the instant at which it would have fired otherwise."""
 
 
 def propose(plan: Plan, due_at: int, now: int, calendars: Calendars = NO_CALENDARS) -> Proposal:
@@ -54,6 +57,26 @@ def propose(plan: Plan, due_at: int, now: int, calendars: Calendars = NO_CALENDA
     """
     if due_at > now:
         raise ValueError(f"due at {due_at}, which is after now, {now}")
+    proposal = _propose(plan, due_at, now, calendars)
+    if plan.dst_gap == "run_after" or proposal.next_at is None:
+        return proposal
+    return replace(proposal, in_gap=_left_out(plan, due_at, proposal.next_at))
+
+
+def _left_out(plan: Plan, after: int, before: int) -> Skipped | None:
+    """Return what `dst_gap` `skip` leaves out between two times, both excluded."""
+    filled = replace(plan, dst_gap="run_after")
+    found, at = [], filled.first_after(after, after)
+    for _ in range(COUNT_CAP):
+        if at is None or at >= before:
+            break
+        if plan.first_after(at - 1, at) != at:
+            found.append(at)
+        at = filled.first_after(at, at)
+    return Skipped("dst_gap", found[0], found[-1], len(found), True) if found else None
+
+
+def _propose(plan: Plan, due_at: int, now: int, calendars: Calendars) -> Proposal:
     rule = plan.rule_under(calendars)
     is_late = now - due_at > plan.misfire.grace_ms
     open_until = now

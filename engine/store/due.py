@@ -136,7 +136,7 @@ async def fire_due(
             "" if proposal.nominal_at is None else proposal.nominal_at,
             "" if next_at is None else next_at,
             "" if next_at is None else bucket_of(next_at),
-            _skip_record(proposal),
+            _skip_records(proposal),
             len(group.members),
             *group.members,
         ]
@@ -144,19 +144,21 @@ async def fire_due(
     return Fired(*await store.scripts.run("fire_due", keys, args))
 
 
-def _skip_record(proposal: Proposal) -> bytes:
-    skipped = proposal.skipped
-    if skipped is None:
-        return b""
-    return codec.dump_record(
-        SkipRecord(
-            skipped.first_at,
-            skipped.last_at,
-            skipped.count,
-            SkipReason(skipped.reason),
-            skipped.exact,
-            skipped.detail,
+def _skip_records(proposal: Proposal) -> bytes:
+    """Return the records of what a proposal does not fire, a line each."""
+    return b"\n".join(
+        codec.dump_record(
+            SkipRecord(
+                skipped.first_at,
+                skipped.last_at,
+                skipped.count,
+                SkipReason(skipped.reason),
+                skipped.exact,
+                skipped.detail,
+            )
         )
+        for skipped in (proposal.skipped, proposal.in_gap)
+        if skipped is not None
     )
 
 

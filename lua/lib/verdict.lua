@@ -26,7 +26,10 @@ end
 -- that is replaced. Returns the job's next due time, '' if it has none.
 local function carry_out(verdict, at, id, job, rules, older, due_at, nominal_at, next_at, skipped, events)
   local key, ready, live = at.job_prefix .. id, at.ready_prefix .. job[7], tonumber(job[6] or 0)
-  local records, fires = { skipped ~= '' and skipped or nil }, verdict == 'fired' or verdict == 'replaced'
+  local records, fires = {}, verdict == 'fired' or verdict == 'replaced'
+  for record in string.gmatch(skipped, '[^\n]+') do
+    records[#records + 1] = record
+  end
   if (fires or verdict == 'queued') and not spend(key, rules, verdict, nominal_at) then
     next_at = ''
   end

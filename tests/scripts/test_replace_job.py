@@ -49,7 +49,8 @@ def hourly(queue: str = "default", rules: Rules | None = None) -> Registration:
 def same_times(**changed: object) -> Registration:
     """Return job-0 on its old schedule, as a user registers it later."""
     made = registration("job-0", next_run_at=NOW + 30 * MINUTE)
-    return replace(made, job=replace(made.job, **changed))  # type: ignore[arg-type]
+    job = replace(made.job, anchor_at=NOW + 30 * MINUTE)
+    return replace(made, job=replace(job, **changed))  # type: ignore[arg-type]
 
 
 async def edit(store: Store, wanted: Registration, now: int = NOW - 5) -> int:

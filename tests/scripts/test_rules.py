@@ -340,3 +340,18 @@ async def test_a_job_with_times_that_wait_stays_until_they_have_run(any_store: S
         await complete_executions(any_store, [result(delivery)], at(1))
         await fire(any_store, shard, at(1))
     assert "jobs" not in await read_shard(any_store, shard)
+
+
+async def test_a_job_whose_last_time_waits_for_a_success_stays(any_store: Store) -> None:
+    rules = Rules(max_runs=2, delete_after_completion=True)
+    shard = await begin(any_store, rules, Overlap.AFTER_SUCCESS)
+    await fire(any_store, shard)
+    await fire(any_store, shard, at(1))
+    [delivery] = await take(any_store)
+    await complete_executions(any_store, [result(delivery, Outcome.DEAD)], at(1))
+    stored = await get_job(any_store, "job-0")
+    assert (stored.job.state, stored.job.queued, stored.live) == (
+        JobState.COMPLETED,
+        (at(1),),
+        [],
+    )

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from datetime import UTC, datetime
+
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -18,6 +20,7 @@ from engine.plan import (
     Proposer,
     Schedule,
     Skipped,
+    parse_schedule,
     propose,
 )
 from engine.plan.cron_eval import FIXED_TIME
@@ -246,3 +249,17 @@ def test_a_proposer_forgets_what_is_old_and_keeps_what_is_used(
     oldest = T0 + MINUTE
     proposer.propose(plan, oldest, oldest)
     assert computed.count((oldest, oldest)) == 2
+
+
+def test_a_time_that_a_gap_leaves_out_is_recorded_with_the_time_before_it() -> None:
+    spring = datetime(2026, 3, 29, 1, tzinfo=UTC)
+    schedule = parse_schedule("30 2 * * *", "Europe/Berlin", now=0)
+    plan = Plan.of(schedule, dst_gap="skip")
+    before = plan.first_after(int(spring.timestamp()) * 1_000 - 1_440 * MINUTE, 0)
+    assert before is not None
+    proposal = propose(plan, before, before)
+    gap_at = int(spring.timestamp()) * 1_000
+    assert proposal.in_gap == Skipped("dst_gap", gap_at, gap_at, 1, True)
+    assert proposal.next_at is not None
+    assert propose(plan, proposal.next_at, proposal.next_at).in_gap is None
+    assert propose(Plan.of(schedule), before, before).in_gap is None
