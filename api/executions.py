@@ -14,7 +14,7 @@ from starlette.responses import Response
 from api.answers import AttemptOut, ClaimOut, CompletedOut, ExecutionOut, SkippedOut
 from api.backend import backend_of
 from api.jobs import job_id_of
-from api.schemas import ClaimExecution, CompleteExecution, ListExecutions
+from api.schemas import ClaimExecution, CompleteExecution, HeartbeatExecution, ListExecutions
 from api.wire import JsonResponse, read_body, read_query, rfc_3339, verbatim
 from engine import codec
 from engine.errors import BadInput, StaleDelivery
@@ -27,6 +27,8 @@ from engine.store.executions import (
     Result,
     complete_executions,
     ensure_groups,
+    expired,
+    heartbeat_executions,
     id_of,
     list_executions,
     read_ready,
@@ -35,6 +37,10 @@ from engine.store.executions import (
 from engine.store.queues import read_backlogs
 
 _STATUS = {Outcome.SUCCEEDED: "succeeded", Outcome.FAILED: "retrying", Outcome.DEAD: "dead"}
+_LOST = (
+    "the lease ran out and the execution went to another worker, or it has ended otherwise;"
+    " nothing was changed"
+)
 _NO_LEASE = "this is no lease; send the `lease` of the claim's answer as it came"
 
 
@@ -53,7 +59,11 @@ async def claim(request: Request) -> Response:
     body = await read_body(request, ClaimExecution)
     now = backend.clock.now_ms()
     backend.turn += 1
-    delivery = await _next_delivery(store, body, now, backend.turn % len(store.layout.shards))
+    first = backend.turn % len(store.layout.shards)
+    delivery = await _next_delivery(store, body, now, first)
+    while delivery is not None and delivery.is_expired(now):
+        await complete_executions(store, [expired(delivery)], now)
+        delivery = await _next_delivery(store, body, now, first)
     if delivery is None:
         return Response(status_code=204)
     answer: ClaimOut = {
@@ -109,6 +119,17 @@ async def _take_over(
             return None
 
 
+async def heartbeat(request: Request) -> Response:
+    """Extend a lease to its full length from now on. Refuses with StaleDelivery who has lost it."""
+    store = backend_of(request).store
+    body = await read_body(request, HeartbeatExecution)
+    delivery = _held_delivery(request, body.lease, store)[0]
+    [is_held] = await heartbeat_executions(store, [delivery])
+    if not is_held:
+        raise StaleDelivery(_LOST)
+    return JsonResponse({"lease_ms": store.config.execution_lease_ms})
+
+
 async def complete(request: Request) -> Response:
     """Record how an attempt ended. A repeat of the same outcome is answered with `already`. Refuses
     with StaleDelivery, changing nothing, whoever does not hold the lease any more."""
@@ -116,10 +137,7 @@ async def complete(request: Request) -> Response:
     store = backend.store
     body = await read_body(request, CompleteExecution)
     now = backend.clock.now_ms()
-    delivery, claimed_at = _read_lease(body.lease, store)
-    execution_id: str = request.path_params["execution_id"]
-    if delivery.execution_id != execution_id:
-        raise StaleDelivery("this lease is of another execution; nothing was changed")
+    delivery, claimed_at = _held_delivery(request, body.lease, store)
     outcome, retry_at = Outcome.SUCCEEDED, None
     if body.status == "failed":
         wait_ms = codec.load_retry(delivery.retry).delay_ms(delivery.attempt, backend.rng)
@@ -139,13 +157,10 @@ async def complete(request: Request) -> Response:
     )
     [answer] = await complete_executions(store, [Result(delivery, record, retry_at)], now)
     if answer is Answer.STALE:
-        raise StaleDelivery(
-            "the lease ran out and the execution went to another worker, or it has ended otherwise;"
-            " nothing was changed"
-        )
+        raise StaleDelivery(_LOST)
     already = answer is Answer.ALREADY
     done: CompletedOut = {
-        "execution_id": execution_id,
+        "execution_id": delivery.execution_id,
         "status": _STATUS[outcome],
         "already": already,
     }
@@ -153,6 +168,14 @@ async def complete(request: Request) -> Response:
     if retry_at is not None and not already:
         done["retry_at"] = rfc_3339(retry_at)
     return JsonResponse(done)
+
+
+def _held_delivery(request: Request, lease: str, store: Store) -> tuple[Delivery, int]:
+    """Return the delivery of the path's execution that a lease proves, and when it was claimed."""
+    delivery, claimed_at = _read_lease(lease, store)
+    if delivery.execution_id != request.path_params["execution_id"]:
+        raise StaleDelivery("this lease is of another execution; nothing was changed")
+    return delivery, claimed_at
 
 
 def _read_lease(text: str, store: Store) -> tuple[Delivery, int]:

@@ -31,5 +31,6 @@ ROUTES: list[BaseRoute] = [
     Route("/v1/calendars/{name}", calendars.put, methods=["PUT"]),
     Route("/v1/calendars/{name}", calendars.delete, methods=["DELETE"]),
     Route("/internal/executions/claim", executions.claim, methods=["POST"]),
+    Route("/internal/executions/{execution_id}/heartbeat", executions.heartbeat, methods=["POST"]),
     Route("/internal/executions/{execution_id}/complete", executions.complete, methods=["POST"]),
 ]

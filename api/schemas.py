@@ -183,6 +183,10 @@ class ClaimExecution(_Taken):
     queue: Queue = WORKER_QUEUE
 
 
+class HeartbeatExecution(_Taken):
+    lease: str
+
+
 class CompleteExecution(_Taken):
     status: Literal["succeeded", "failed"]
     lease: str

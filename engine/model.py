@@ -251,6 +251,11 @@ class Delivery:
     retry: bytes
     expires_at: int | None = None
 
+    def is_expired(self, now: int) -> bool:
+        """Return whether it comes too late to be started. One that another consumer had may have
+        been started there, so it is not."""
+        return self.expires_at is not None and now >= self.expires_at and self.deliveries == 1
+
     @property
     def job_id(self) -> str:
         return self.execution_id.partition("@")[0]

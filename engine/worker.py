@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterable, Sequence
 from engine import codec
 from engine.clock import Clock
 from engine.loop import keep_stepping, sleep_unless
-from engine.model import Delivery, Outcome, Record, SkipReason, SkipRecord
+from engine.model import Delivery, Outcome, Record
 from engine.store import BLOCK_MS, Store, executions
 from engine.store.connection import TRANSIENT
 from engine.store.executions import Answer, Result, Stream
@@ -33,14 +33,6 @@ def new_consumer_name() -> str:
     """Return a name that no other process has had: host, process id, and a random part."""
     host = "".join(c if c.isalnum() or c in "-." else "-" for c in socket.gethostname())[:40]
     return f"{host}-{os.getpid()}-{secrets.token_hex(2)}"
-
-
-def _is_expired(delivery: Delivery, now: int) -> bool:
-    """Return whether a delivery comes too late to be started. One that another consumer had may
-    have been started there, so it is not."""
-    return (
-        delivery.expires_at is not None and now >= delivery.expires_at and delivery.deliveries == 1
-    )
 
 
 class Worker:
@@ -146,10 +138,8 @@ class Worker:
     async def _run(self, place: Place, delivery: Delivery) -> None:
         started_at, started = self._clock.now_ms(), self._clock.monotonic_ms()
         try:
-            if _is_expired(delivery, started_at):
-                at = delivery.nominal_at
-                expired = SkipRecord(at, at, 1, SkipReason.EXPIRED)
-                self._results.append(Result(self._running[place][0], expired))
+            if delivery.is_expired(started_at):
+                self._results.append(executions.expired(self._running[place][0]))
                 self._has_results.set()
                 return
             try:

@@ -18,6 +18,7 @@ from engine.model import (
     LiveExecution,
     Outcome,
     Record,
+    SkipReason,
     SkipRecord,
     execution_id,
 )
@@ -49,6 +50,12 @@ class Result:
     delivery: Delivery
     record: Record | SkipRecord
     retry_at: int | None = None
+
+
+def expired(delivery: Delivery) -> Result:
+    """Return the end of a delivery that comes too late to be started."""
+    at = delivery.nominal_at
+    return Result(delivery, SkipRecord(at, at, 1, SkipReason.EXPIRED))
 
 
 @dataclass(frozen=True, slots=True)

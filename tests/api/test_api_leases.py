@@ -11,6 +11,7 @@ import httpx
 import pytest
 from calling import AT_ONCE, NOW, Read, claim, create, pointers, refused
 
+from engine.clock import ManualClock
 from engine.keys import GROUP
 from engine.store import Store
 
@@ -196,3 +197,35 @@ async def test_what_cannot_be_a_lease_is_bad_input(
 async def test_garbage_is_no_lease(client: httpx.AsyncClient, lease: str) -> None:
     answer = await client.post(COMPLETE, json={"status": "failed", "lease": lease})
     assert pointers(refused(answer, 400, "bad_input")) == ["/lease"]
+
+
+async def test_a_heartbeat_keeps_the_lease_and_a_lost_one_is_told(
+    client: httpx.AsyncClient, store: Store, keyspace: Read
+) -> None:
+    await create(client, AT_ONCE)
+    held = await claim(client, "slow")
+    await let_leases_run_out(store)
+    beat = f"/internal/executions/{EXECUTION}/heartbeat"
+    answer = await client.post(beat, json={"lease": held["lease"]})
+    assert (answer.status_code, answer.json()) == (200, {"lease_ms": held["lease_ms"]})
+    nothing = await client.post("/internal/executions/claim", json={"worker": "quick"})
+    assert nothing.status_code == 204
+    await let_leases_run_out(store)
+    await claim(client, "quick")
+    before = await keyspace()
+    refused(await client.post(beat, json={"lease": held["lease"]}), 409, "stale_delivery")
+    other = f"/internal/executions/other@{NOW}/heartbeat"
+    refused(await client.post(other, json={"lease": held["lease"]}), 409, "stale_delivery")
+    refused(await client.post(beat, json={"lease": "nonsense"}), 400, "bad_input")
+    assert await keyspace() == before
+
+
+async def test_an_execution_that_expired_is_recorded_and_not_handed_over(
+    client: httpx.AsyncClient, clock: ManualClock
+) -> None:
+    await create(client, {**AT_ONCE, "expires_after_ms": 1_000})
+    await create(client, {**AT_ONCE, "job_id": "other"})
+    clock.advance(1_000)
+    assert (await claim(client))["job_id"] == "other"
+    [execution] = (await client.get("/v1/jobs/mail/executions")).json()
+    assert (execution["status"], execution["reason"]) == ("skipped", "expired")

@@ -75,6 +75,15 @@ def test_a_table_is_judged_row_by_row_whatever_is_wrong(tmp_path: Path) -> None:
     assert set(told[0]) == {"dialect", "expression", "valid", "error", "never", "times"}
 
 
+def test_an_expression_of_two_lines_is_written_as_one_in_a_file(tmp_path: Path) -> None:
+    file = tmp_path / "rows.tsv"
+    file.write_text("dialect\texpression\njenkins\tTZ=Australia/Sydney\\nH 9 * * *\n")
+    [line] = run("next", "--file", str(file), *AFTER).stdout.splitlines()
+    told = json.loads(line)
+    assert (told["valid"], told["expression"]) == (True, "TZ=Australia/Sydney\\nH 9 * * *")
+    assert all(time.startswith("2026-0") and "T09:" in time for time in told["times"])
+
+
 def test_next_takes_an_expression_or_a_file() -> None:
     assert CliRunner().invoke(main, ["next"]).exit_code == 2
 
