@@ -132,10 +132,10 @@ def read_table(lines: Iterable[str]) -> Iterator[dict[str, str]]:
 
 def judge(row: Mapping[str, str], now: int, n: int, job_id: str) -> dict[str, Any]:
     """Return whether a row's expression can be read, why not, whether it ever fires, and when."""
-    told_expr, dialect = row.get("expression", ""), row.get("dialect") or None
+    written, dialect = row.get("expression", ""), row.get("dialect") or None
     # A column cannot hold a new line; what needs one (jenkins) writes it as in a string.
-    expr = told_expr.replace("\\n", "\n")
-    told = {"dialect": dialect, "expression": told_expr, "valid": True, "error": None, "never": False}
+    expr = written.replace("\\n", "\n")
+    told = {"dialect": dialect, "expression": written, "valid": True, "error": None, "never": False}
     try:
         moments = find_times(expr, row.get("timezone") or "UTC", dialect, now, n, job_id)
     except NeverFires as error:
