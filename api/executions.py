@@ -23,17 +23,15 @@ from engine.model import QUEUE, Delivery, ExecutionState, Outcome, Record, split
 from engine.store import Store
 from engine.store.executions import (
     Answer,
-    Execution,
     Result,
     complete_executions,
     ensure_groups,
     expired,
     heartbeat_executions,
-    id_of,
-    list_executions,
     read_ready,
     reclaim_executions,
 )
+from engine.store.history import Execution, id_of, list_executions
 from engine.store.queues import read_backlogs
 
 _STATUS = {Outcome.SUCCEEDED: "succeeded", Outcome.FAILED: "retrying", Outcome.DEAD: "dead"}

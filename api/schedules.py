@@ -22,7 +22,7 @@ from engine.plan.effect import what_calendars_do
 from engine.plan.lint import Lint, lint
 from engine.registration import Planned, plan_times
 from engine.store import Store
-from engine.store.executions import Execution, list_executions
+from engine.store.history import Execution, list_executions
 from engine.store.jobs import StoredJob, get_job
 from engine.store.snapshot import read_calendars
 

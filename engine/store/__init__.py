@@ -1,7 +1,7 @@
 """Storage: the only code that talks to Redis. Functions are named after their script in lua/.
 
 Reading order: connection (clients), server (what kind it is), then jobs, due, leases, executions,
-calendars.
+history, calendars, backfills.
 """
 
 from __future__ import annotations

@@ -19,14 +19,13 @@ from seeding import (
 
 from engine.errors import NotFound, Unusable
 from engine.keys import LAYOUT
-from engine.model import ExecutionState, Outcome, Record, SkipReason
+from engine.model import ExecutionState, Outcome, Overlap, Record, SkipReason
 from engine.store import Store
 from engine.store.executions import (
-    Execution,
     Result,
     complete_executions,
-    list_executions,
 )
+from engine.store.history import Execution, list_executions
 from engine.store.jobs import create_jobs, get_job, list_jobs
 
 RETRY_AT = NOW + 2_000
@@ -154,3 +153,14 @@ async def test_a_second_process_sees_what_the_first_has_stored(store: Store) -> 
     await seed(store, registration("job-0"))
     async with await Store.open(store.config) as second:
         assert (await get_job(second, "job-0")).job.id == "job-0"
+
+
+async def test_times_that_wait_for_an_older_execution_are_listed_as_waiting(store: Store) -> None:
+    job_id = "job-0"
+    shard = store.layout.shard_of(job_id)
+    await seed(store, registration(job_id, overlap=Overlap.QUEUE_ALL))
+    await fire(store, shard)
+    await fire(store, shard, NOW + MINUTE)
+    waiting, live = await list_executions(store, job_id)
+    assert (waiting.nominal_at, waiting.state) == (NOW + MINUTE, ExecutionState.WAITING)
+    assert (live.nominal_at, live.state) == (NOW, ExecutionState.WAITING)

@@ -27,9 +27,9 @@ from engine.store.due import Fired
 from engine.store.executions import (
     Answer,
     complete_executions,
-    list_executions,
     reclaim_executions,
 )
+from engine.store.history import list_executions
 from engine.store.jobs import get_job, resume_job, run_job
 
 EXPIRING = Rules(expires_after_ms=5_000)
