@@ -6,7 +6,7 @@ from __future__ import annotations
 from typing import Any, Literal, NotRequired, TypedDict
 
 
-class PauseNoteOut(TypedDict):
+class NoteOut(TypedDict):
     by: str
     at: str
     note: str
@@ -60,7 +60,8 @@ class JobOut(TypedDict):
     queued: list[str]
     """Nominal times that wait for an older execution to end."""
     live_executions: int
-    pause_note: PauseNoteOut | None
+    pause_note: NoteOut | None
+    resume_note: NoteOut | None
     description: NotRequired[str | None]
     """With `warnings`, where one job is shown: lists go without."""
     warnings: NotRequired[list[WarningOut]]

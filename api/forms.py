@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import asdict
 from functools import lru_cache
 from typing import Any
 
-from api.answers import CatchUpOut, JobOut, PauseNoteOut, WarningOut
+from api.answers import CatchUpOut, JobOut, NoteOut, WarningOut
 from api.schemas import CreateJob, HttpTargetIn
 from api.wire import dump_payload, parse_json, rfc_3339, verbatim
 from engine.errors import BadInput, NotSupported
@@ -113,7 +114,8 @@ def job_out(stored: StoredJob) -> JobOut:
         "failures": job.failures,
         "queued": [rfc_3339(at) for at in job.queued],
         "live_executions": len(stored.live),
-        "pause_note": _pause_note(job),
+        "pause_note": _note(job.pause_note),
+        "resume_note": _note(job.resume_note),
     }
 
 
@@ -175,8 +177,7 @@ def _dialect(job: Job) -> str | None:
     return recognise(job.schedule_expr)
 
 
-def _pause_note(job: Job) -> PauseNoteOut | None:
-    note = job.pause_note
+def _note(note: Mapping[str, Any] | None) -> NoteOut | None:
     if note is None:
         return None
     return {"by": note["by"], "at": rfc_3339(note["at"]), "note": note["note"]}

@@ -9,8 +9,10 @@ from api.backend import backend_of
 from api.wire import JsonResponse
 from engine import __version__
 from engine.errors import Unusable, WaterclockError
+from engine.plan import ZONE_DATABASE
 from engine.store.connection import TRANSIENT
 from engine.store.due import peek_due
+from engine.store.leases import read_holders
 from engine.store.server import check_server
 
 
@@ -33,6 +35,7 @@ async def readyz(request: Request) -> Response:
     try:
         server = await check_server(store.client)
         [reply] = await peek_due(store, store.layout.shards[:1], now=0)
+        holders = [holder for holder, _ in await read_holders(store)]
         if isinstance(reply, Exception):
             raise reply
     except Exception as error:
@@ -52,5 +55,7 @@ async def readyz(request: Request) -> Response:
                 "is_persistent": server.is_persistent,
             },
             "shards": len(store.layout.shards),
+            "shards_without_scheduler": holders.count(None),
+            "timezones": ZONE_DATABASE,
         }
     )

@@ -101,8 +101,11 @@ async def resume(request: Request) -> Response:
     `dry_run` only say it. Refuses with WrongState unless it is paused."""
     backend, job_id = backend_of(request), job_id_of(request)
     body = await read_body(request, ResumeJob, may_be_empty=True)
-    settle = preview_resume if body.dry_run else resume_job
-    found = await settle(backend.store, job_id, backend.clock.now_ms(), body.misfire)
+    asked = (backend.store, job_id, backend.clock.now_ms(), body.misfire)
+    if body.dry_run:
+        found = await preview_resume(*asked)
+    else:
+        found = await resume_job(*asked, note=body.note)
     shown = full_job_out(await get_job(backend.store, job_id), backend.clock.now_ms())
     shown["catch_up"] = catch_up_out(found)
     return job_response(shown)

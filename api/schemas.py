@@ -158,6 +158,7 @@ class ResumeJob(_Taken):
     misfire: MisfirePolicy | None = None
     """What becomes of the times that passed; by default the job's own policy decides."""
     dry_run: bool = False
+    note: str = Field("", max_length=MOST_NOTE_CHARS)
 
 
 class ListJobs(_Taken):

@@ -15,6 +15,7 @@ Job hash fields, and the scripts that change them after `create_jobs`:
     ran_at        nominal time of the last run by hand              run_job
     version       grows with every replacement                      replace_job
     pause_note    JSON {by, at, note}                               pause_job, complete_executions
+    resume_note   JSON {by, at, note}                               resume_job
     rules, …      what a job may ask for beyond the usual           (lua/lib/rules.lua)
     x:<nominal>   one live execution (lua/lib/execution.lua)        all that start or end one
     backfill…     the newest backfill (store/backfill_fields.py)    create_…, advance_backfill, …
@@ -122,6 +123,11 @@ def _load_int(data: bytes | None) -> int | None:
     return int(data) if data else None
 
 
+def _load_note(data: bytes | None) -> dict[str, Any] | None:
+    note: dict[str, Any] | None = orjson.loads(data) if data else None
+    return note
+
+
 def dump_note(by: str, at: int, note: str) -> bytes:
     """Return who paused a job, when and why, as the job's hash holds it."""
     return orjson.dumps({"by": by, "at": at, "note": note})
@@ -131,7 +137,6 @@ def load_job(job_id: str, fields: Mapping[bytes, bytes]) -> Job:
     """Return the job that a hash holds."""
     created_at, anchor_at, schedule_expr, timezone, *more = orjson.loads(fields[b"definition"])
     extra: dict[str, Any] = more[0] if more else {}
-    note = fields.get(b"pause_note")
     return Job(
         id=job_id,
         plan_id=fields[b"plan"].decode(),
@@ -152,7 +157,8 @@ def load_job(job_id: str, fields: Mapping[bytes, bytes]) -> Job:
         runs_left=_load_int(fields.get(b"runs_left")),
         failures=int(fields.get(b"failures", 0)),
         queued=tuple(int(at) for at in fields.get(b"queued", b"").split()),
-        pause_note=orjson.loads(note) if note else None,
+        pause_note=_load_note(fields.get(b"pause_note")),
+        resume_note=_load_note(fields.get(b"resume_note")),
     )
 
 

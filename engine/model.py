@@ -180,6 +180,7 @@ class Job:
     queued: tuple[int, ...] = ()
     """Nominal times that wait for an older execution to end, oldest first."""
     pause_note: Mapping[str, Any] | None = None
+    resume_note: Mapping[str, Any] | None = None
     """Who or what paused the job, when, and why: `by`, `at`, `note`."""
 
 

@@ -27,6 +27,7 @@ touch_due(buckets, due_prefix, next_run_at, queue)
 redis.call('EXISTS', ledger)
 
 forget_due(buckets, due_prefix, next_run_at, queue, plan .. '|' .. id)
+redis.call('HDEL', job, 'resume_note')
 redis.call('HSET', job, 'state', 'paused', 'pause_note', note)
 add_events(ledger, ledger_limit, { '["paused","' .. id .. '",' .. note .. ']' })
 return redis.status_reply('OK')

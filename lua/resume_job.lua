@@ -1,8 +1,8 @@
 -- Put a paused job back into the due index, and start what is to be caught up on, one after the other.
 -- Safe because: what was missed was worked out on the `next_run_at` of the pause, and counts only while that still stands.
 -- KEYS: job buckets runs ledger
--- ARGV: id now paused_at next_run_at starts skipped due_prefix history_limit ledger_limit
---       paused_at is the `next_run_at` that was read; next_run_at '' completes the job; starts are nominal times to run,
+-- ARGV: id now note paused_at next_run_at starts skipped due_prefix history_limit ledger_limit
+--       note is JSON that says who resumed it and why; paused_at is the `next_run_at` that was read; next_run_at '' completes the job; starts are nominal times to run,
 --       oldest first, with blanks between; skipped is records, a line each, or ''
 -- Reply: OK
 -- Error: NOT_FOUND WRONG_STATE
@@ -14,13 +14,14 @@ local runs = KEYS[3]
 local ledger = KEYS[4]
 local id = ARGV[1]
 local now = ARGV[2]
-local paused_at = ARGV[3]
-local next_run_at = ARGV[4]
-local starts = ARGV[5]
-local skipped = ARGV[6]
-local due_prefix = ARGV[7]
-local history_limit = tonumber(ARGV[8])
-local ledger_limit = tonumber(ARGV[9])
+local note = ARGV[3]
+local paused_at = ARGV[4]
+local next_run_at = ARGV[5]
+local starts = ARGV[6]
+local skipped = ARGV[7]
+local due_prefix = ARGV[8]
+local history_limit = tonumber(ARGV[9])
+local ledger_limit = tonumber(ARGV[10])
 
 local known = redis.call('HMGET', job, 'state', 'next_run_at', 'plan', 'queue', 'live', 'queued', 'runs_left')
 local state, known_at, plan, queue, live, queued, runs_left = unpack(known, 1, 7)
@@ -34,9 +35,9 @@ touch_due(buckets, due_prefix, next_run_at, queue)
 touch_due(buckets, due_prefix, now, queue)
 redis.call('EXISTS', ledger, runs)
 
-local events = { '["resumed","' .. id .. '"]' }
+local events = { '["resumed","' .. id .. '",' .. note .. ']' }
 redis.call('HDEL', job, 'pause_note', 'failures')
-redis.call('HSET', job, 'state', next_run_at == '' and 'completed' or 'active', 'next_run_at', next_run_at)
+redis.call('HSET', job, 'state', next_run_at == '' and 'completed' or 'active', 'next_run_at', next_run_at, 'resume_note', note)
 if next_run_at ~= '' then
   add_due(buckets, due_prefix, bucket_of(next_run_at), { next_run_at, plan .. '|' .. id })
 end

@@ -14,6 +14,7 @@ import click
 from engine import __version__
 from engine.cli.backfill import backfill
 from engine.cli.calendars import calendars
+from engine.cli.doctor import doctor
 from engine.cli.fleet import api, scheduler, worker
 from engine.cli.jobs import jobs
 from engine.cli.schedules import explain, lint, next_
@@ -42,5 +43,17 @@ def version() -> None:
     click.echo(f"waterclock {__version__}")
 
 
-for command in (up, scheduler, worker, api, jobs, backfill, calendars, next_, lint, explain):
+for command in (
+    up,
+    scheduler,
+    worker,
+    api,
+    jobs,
+    backfill,
+    calendars,
+    next_,
+    lint,
+    explain,
+    doctor,
+):
     main.add_command(command)

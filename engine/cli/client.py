@@ -47,6 +47,10 @@ class Api:
         # Not the proxies of the environment: they would be asked for 127.0.0.1 as well.
         self._opener = build_opener(ProxyHandler({}))
 
+    def ready(self) -> Any:
+        """Return what `/readyz` says of the server behind the API."""
+        return self._send("GET", ("readyz",), root="")
+
     def get(self, *path: str, **query: object) -> Any:
         return self._send("GET", path, query=query)
 
@@ -80,9 +84,10 @@ class Api:
         body: object = None,
         ical: bytes | None = None,
         version: int | None = None,
+        root: str = "/v1",
     ) -> Any:
         given = {name: value for name, value in (query or {}).items() if value is not None}
-        url = "/".join([self._url, "v1", *(quote(part, safe="") for part in path)])
+        url = "/".join([self._url + root, *(quote(part, safe="") for part in path)])
         headers = {} if version is None else {"If-Match": f'"{version}"'}
         data = ical
         if ical is not None:

@@ -134,6 +134,7 @@ def pause(api: Api, job_id: str, as_json: bool, note: str | None) -> None:
     help="What becomes of the times that the pause kept back. [default: the job's own policy]",
 )
 @click.option("--dry-run", is_flag=True, default=None, help="Only say what would run.")
+@click.option("--note", help="Why, for whoever looks at the job.")
 @over_api
 def resume(api: Api, job_id: str, as_json: bool, **body: Any) -> None:
     """Let a paused job fire again."""

@@ -18,6 +18,7 @@ from engine.plan.plan import Misfire, MisfirePolicy, Plan
 from engine.plan.proposal import Proposal, Proposer, Skipped, propose
 from engine.plan.roll import Roll
 from engine.plan.schedule import Cron, Every, Immediate, Joined, Once, Schedule
+from engine.plan.zones import DATABASE as ZONE_DATABASE
 
 DIALECT_SUMMARIES = {name: dialect.summary for name, dialect in DIALECTS.items()}
 """Name of a dialect → one line about it."""
@@ -25,6 +26,7 @@ DIALECT_SUMMARIES = {name: dialect.summary for name, dialect in DIALECTS.items()
 __all__ = [
     "DIALECT_SUMMARIES",
     "NO_CALENDARS",
+    "ZONE_DATABASE",
     "Calendar",
     "Calendars",
     "CatchUp",

@@ -214,12 +214,18 @@ async def preview_resume(
 
 
 async def resume_job(
-    store: Store, job_id: str, now: int, policy: MisfirePolicy | None = None
+    store: Store,
+    job_id: str,
+    now: int,
+    policy: MisfirePolicy | None = None,
+    *,
+    by: str = "api",
+    note: str = "",
 ) -> CatchUp:
     """Let a paused job fire again; return what was done about the times that the pause held back.
 
     `policy` decides that, or else the job's own. What runs does so at once, one after the other.
-    Raises NotFound, or WrongState unless it is paused.
+    `by` and `note` say who wants that, and why. Raises NotFound, or WrongState unless it is paused.
     """
     stored = await get_job(store, job_id)
     missed = _catch_up(store, stored, now, policy)
@@ -230,6 +236,7 @@ async def resume_job(
         [
             job_id,
             now,
+            codec.dump_note(by, now, note),
             stored.job.next_run_at or "",
             "" if missed.next_at is None else missed.next_at + stored.offset_ms,
             " ".join(map(str, missed.run)),

@@ -9,6 +9,7 @@ from pathlib import Path
 import calling
 import httpx
 import pytest
+import tzdata
 from calling import AT_ONCE, CRON, Read, create, eventually, refused
 
 from api import backend, jobs
@@ -54,6 +55,8 @@ async def test_ready_says_on_what_server(client: httpx.AsyncClient, store: Store
     assert ready["shards"] == len(store.layout.shards)
     assert ready["server"]["maxmemory_policy"] == "noeviction"
     assert ready["server"]["is_persistent"] is False
+    assert ready["shards_without_scheduler"] == len(store.layout.shards)
+    assert ready["timezones"] == tzdata.IANA_VERSION
 
 
 async def test_an_evicting_server_is_not_ready_and_ready_again_when_set_right(

@@ -64,6 +64,7 @@ async def test_a_created_job_is_answered_as_it_will_be_read(client: httpx.AsyncC
         "queued": [],
         "live_executions": 0,
         "pause_note": None,
+        "resume_note": None,
         "description": "At 09:00",
         "warnings": [],
     }
@@ -245,9 +246,10 @@ async def test_a_paused_job_has_no_next_time_and_a_resumed_one_has(
     changed = {"state": "paused", "next_run_at": None, "pause_note": note}
     assert paused.json() == {**created, **changed}
     refused(await client.post("/v1/jobs/report/pause"), 409, "wrong_state")
-    resumed = await client.post("/v1/jobs/report/resume")
+    resumed = await client.post("/v1/jobs/report/resume", json={"note": "moved in"})
     catch_up: dict[str, Any] = {"run": [], "skipped": None}
-    assert (resumed.status_code, resumed.json()) == (200, {**created, "catch_up": catch_up})
+    changed = {"catch_up": catch_up, "resume_note": {**note, "note": "moved in"}}
+    assert (resumed.status_code, resumed.json()) == (200, {**created, **changed})
     refused(await client.post("/v1/jobs/report/resume"), 409, "wrong_state")
 
 

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import json
+from collections.abc import Mapping
+
 import pytest
 from invariants import changes, read_shard
 from seeding import (
@@ -64,10 +67,14 @@ async def run_in_turn(store: Store, shard: Shard, now: int) -> list[int]:
     return nominal
 
 
+def dump(note: Mapping[str, object]) -> str:
+    return json.dumps(note, separators=(",", ":"))
+
+
 async def choose(store: Store, shard: Shard, paused_at: int) -> None:
     """Resume as a caller does that read `paused_at` a while ago."""
     keys = [shard.job("job-0"), shard.buckets, shard.runs("job-0"), shard.ledger]
-    args: list[str | int] = ["job-0", NOW, paused_at, NOW + MINUTE, "", ""]
+    args: list[str | int] = ["job-0", NOW, "{}", paused_at, NOW + MINUTE, "", ""]
     await store.scripts.run("resume_job", keys, [*args, shard.due_prefix, 50, 2_000])
 
 
@@ -77,13 +84,14 @@ async def test_a_job_resumed_in_time_goes_on_as_if_nothing_had_been(
 ) -> None:
     shard = await pause(any_store)
     before = await read_shard(any_store, shard)
-    done = await resume_job(any_store, "job-0", NOW - 1, policy)
+    note = {"by": "me", "at": NOW - 1, "note": "back"}
+    done = await resume_job(any_store, "job-0", NOW - 1, policy, by="me", note="back")
     assert done == CatchUp([], None, NOW)
     assert changes(before, await read_shard(any_store, shard)) == {
-        "job:job-0": {"state": "active", "pause_note": None},
+        "job:job-0": {"state": "active", "pause_note": None, "resume_note": dump(note)},
         f"due:{BUCKET}": {MEMBER: NOW},
         "buckets": {BUCKET: float(BUCKET)},
-        "ledger": [["resumed", "job-0"]],
+        "ledger": [["resumed", "job-0", note]],
     }
 
 
@@ -95,11 +103,13 @@ async def test_what_is_skipped_is_recorded(any_store: Store) -> None:
     changed = changes(before, await read_shard(any_store, shard))
     record = [NOW, "skipped", at(2), 3, 1, "paused"]
     assert changed["runs:job-0"] == [record]
-    assert changed["ledger"] == [["resumed", "job-0"], ["skipped", "job-0", record]]
+    note = {"by": "api", "at": BACK_AT, "note": ""}
+    assert changed["ledger"] == [["resumed", "job-0", note], ["skipped", "job-0", record]]
     assert changed["job:job-0"] == {
         "state": "active",
         "next_run_at": str(at(3)),
         "pause_note": None,
+        "resume_note": dump(note),
     }
 
 
