@@ -42,7 +42,7 @@ LOOPS = {
 
 DOORS = {
     "redis": ("engine.scripts", "engine.store"),
-    "croniter": ("engine.plan",),
+    "croniter": (),
     "dateutil": ("engine.plan",),
     "tzdata": ("engine.plan.zones",),
     "orjson": ("engine.codec", "api"),
