@@ -8,15 +8,13 @@ from __future__ import annotations
 
 import asyncio
 import json
-import socket
-from collections.abc import Iterator
-from contextlib import contextmanager
 
-import uvicorn
 from starlette.applications import Starlette
 from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 from starlette.routing import Route
+
+from api.server import listen, serve_app
 
 GOOD_ATTEMPT = 3
 """The first attempt that the flaky path answers well."""
@@ -54,32 +52,11 @@ class Echo:
 
     def __init__(self) -> None:
         # Calls that come before `run` wait in the socket's backlog.
-        self._listener = socket.create_server(("127.0.0.1", 0))
+        self._listener = listen("127.0.0.1", 0)
         self.url = f"http://127.0.0.1:{self._listener.getsockname()[1]}/"
 
     async def run(self, stop: asyncio.Event) -> None:
         """Answer until `stop` is set."""
-        server = _Server(
-            uvicorn.Config(
-                app,
-                lifespan="off",
-                ws="none",
-                log_config=None,
-                access_log=False,
-                # By default idle connections end after 5 s: just when the next call comes.
-                timeout_keep_alive=60,
-            )
-        )
-        answering = asyncio.create_task(server.serve(sockets=[self._listener]))
-        await stop.wait()
-        server.should_exit = True
-        await answering
-        self._listener.close()
-
-
-class _Server(uvicorn.Server):
-    """uvicorn without its signal handlers: signals are the process's business."""
-
-    @contextmanager
-    def capture_signals(self) -> Iterator[None]:
-        yield
+        with self._listener:
+            # By default idle connections end after 5 s: just when the next call comes.
+            await serve_app(app, self._listener, stop, timeout_keep_alive=60)

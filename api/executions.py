@@ -23,8 +23,8 @@ from engine.model import QUEUE, Delivery, ExecutionState, Outcome, Record, split
 from engine.store import Store
 from engine.store.executions import (
     Answer,
-    Result,
     complete_executions,
+    ended,
     ensure_groups,
     expired,
     heartbeat_executions,
@@ -136,35 +136,29 @@ async def complete(request: Request) -> Response:
     body = await read_body(request, CompleteExecution)
     now = backend.clock.now_ms()
     delivery, claimed_at = _held_delivery(request, body.lease, store)
-    outcome, retry_at = Outcome.SUCCEEDED, None
-    if body.status == "failed":
-        wait_ms = codec.load_retry(delivery.retry).delay_ms(delivery.attempt, backend.rng)
-        outcome = Outcome.DEAD if wait_ms is None else Outcome.FAILED
-        retry_at = None if wait_ms is None else now + wait_ms
     started_at = min(claimed_at, now)
-    record = Record(
-        nominal_at=delivery.nominal_at,
-        outcome=outcome,
-        attempt=delivery.attempt,
-        deliveries=delivery.deliveries,
-        worker=delivery.consumer,
+    result = ended(
+        delivery,
+        succeeded=body.status == "succeeded",
         started_at=started_at,
         duration_ms=now - started_at if body.duration_ms is None else body.duration_ms,
+        now=now,
+        rng=backend.rng,
         status_code=body.status_code,
         error=body.error,
     )
-    [answer] = await complete_executions(store, [Result(delivery, record, retry_at)], now)
+    [answer] = await complete_executions(store, [result], now)
     if answer is Answer.STALE:
         raise StaleDelivery(_LOST)
     already = answer is Answer.ALREADY
     done: CompletedOut = {
         "execution_id": delivery.execution_id,
-        "status": _STATUS[outcome],
+        "status": _STATUS[result.outcome],
         "already": already,
     }
     # The wait was drawn anew for a repeat: when the retry is due was said the first time.
-    if retry_at is not None and not already:
-        done["retry_at"] = rfc_3339(retry_at)
+    if result.retry_at is not None and not already:
+        done["retry_at"] = rfc_3339(result.retry_at)
     return JsonResponse(done)
 
 

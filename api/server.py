@@ -8,8 +8,10 @@ import math
 import socket
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from typing import Any
 
 import uvicorn
+from starlette.applications import Starlette
 
 from api.app import create_app
 from engine.clock import SampledClock
@@ -35,27 +37,41 @@ async def serve(
     cannot be listened on, and for a server that is unfit.
     """
     app = create_app(config, store, clock)
-    with _listen(config.host, config.port) as listener:
+    with listen(config.host, config.port) as listener:
         async with app.router.lifespan_context(app):
-            server = _Server(
-                uvicorn.Config(
-                    app,
-                    http="httptools",
-                    ws="none",
-                    lifespan="off",
-                    log_config=None,
-                    access_log=False,
-                    server_header=False,
-                    proxy_headers=False,
-                    timeout_graceful_shutdown=math.ceil(config.shutdown_ms / 1000),
-                ),
-                lambda: on_listening(listener.getsockname()[1]),
+            await serve_app(
+                app,
+                listener,
+                stop,
+                on_started=lambda: on_listening(listener.getsockname()[1]),
+                http="httptools",
+                server_header=False,
+                proxy_headers=False,
+                timeout_graceful_shutdown=math.ceil(config.shutdown_ms / 1000),
             )
-            stopper = asyncio.create_task(_stop(server, stop), name="api-stop")
-            try:
-                await server.serve(sockets=[listener])
-            finally:
-                stopper.cancel()
+
+
+async def serve_app(
+    app: Starlette,
+    listener: socket.socket,
+    stop: asyncio.Event,
+    *,
+    on_started: Callable[[], None] = lambda: None,
+    **settings: Any,
+) -> None:
+    """Answer requests on a listening socket until `stop` is set; `settings` are uvicorn's.
+
+    The application's lifespan is the caller's business.
+    """
+    config = uvicorn.Config(
+        app, lifespan="off", ws="none", log_config=None, access_log=False, **settings
+    )
+    server = _Server(config, on_started)
+    stopper = asyncio.create_task(_stop(server, stop), name="api-stop")
+    try:
+        await server.serve(sockets=[listener])
+    finally:
+        stopper.cancel()
 
 
 class _Server(uvicorn.Server):
@@ -79,7 +95,7 @@ async def _stop(server: uvicorn.Server, stop: asyncio.Event) -> None:
     server.should_exit = True
 
 
-def _listen(host: str, port: int) -> socket.socket:
+def listen(host: str, port: int) -> socket.socket:
     """Return a listening socket; raises Unusable, saying what to do. By hand, since uvicorn ends
     the process when it cannot listen."""
     family = socket.AF_INET6 if ":" in host else socket.AF_INET

@@ -55,7 +55,7 @@ from engine.model import (
     Target,
     WorkerTarget,
 )
-from engine.plan import Calendar
+from engine.plan import Calendar, Skipped
 
 Event = tuple[str, ...]
 MAX_ERROR_CHARS = 2_048
@@ -206,6 +206,15 @@ def dump_record(record: Record | SkipRecord) -> bytes:
     while row[-1] is None:
         row.pop()
     return orjson.dumps(row)
+
+
+def dump_skipped(skipped: Skipped, reason: SkipReason | None = None) -> bytes:
+    """Return the record of times that a plan's proposal does not fire; `reason` overrules its
+    own."""
+    reason = reason or SkipReason(skipped.reason)
+    detail = skipped.detail if reason is SkipReason.CALENDAR else None
+    span = (skipped.first_at, skipped.last_at, skipped.count)
+    return dump_record(SkipRecord(*span, reason, skipped.exact, detail))
 
 
 def load_record(data: bytes) -> Record | SkipRecord:

@@ -60,17 +60,34 @@ class ServerWatch:
 
 
 def scheduler_services(store: Store, clock: SampledClock) -> list[Service]:
-    """Return what a scheduler process runs. Stopped in reverse: firing ends before leases go
-    back."""
-    keeper = ShardKeeper(store, clock, new_consumer_name())
-    loops: list[Service] = [Scheduler(store, clock, keeper), Backfiller(store, clock, keeper)]
-    return [ServerWatch(store, clock), keeper, *loops]
+    """Return what a scheduler process runs, in the order of starting."""
+    return [ServerWatch(store, clock), *_scheduler_loops(store, clock)]
 
 
 def worker_services(
     store: Store, clock: SampledClock, queues: Sequence[str], concurrency: int
 ) -> list[Service]:
-    """Return what a worker process runs. Stopped in reverse: nothing is taken over while it
-    drains."""
+    """Return what a worker process runs, in the order of starting."""
+    return [ServerWatch(store, clock), *_worker_loops(store, clock, queues, concurrency)]
+
+
+def all_services(
+    store: Store, clock: SampledClock, queues: Sequence[str], concurrency: int
+) -> list[Service]:
+    """Return what a process runs that is scheduler and worker in one, in the order of starting."""
+    worker_loops = _worker_loops(store, clock, queues, concurrency)
+    return [ServerWatch(store, clock), *worker_loops, *_scheduler_loops(store, clock)]
+
+
+def _scheduler_loops(store: Store, clock: SampledClock) -> list[Service]:
+    """Stopped in reverse: firing ends before leases go back."""
+    keeper = ShardKeeper(store, clock, new_consumer_name())
+    return [keeper, Scheduler(store, clock, keeper), Backfiller(store, clock, keeper)]
+
+
+def _worker_loops(
+    store: Store, clock: SampledClock, queues: Sequence[str], concurrency: int
+) -> list[Service]:
+    """Stopped in reverse: nothing is taken over while the worker drains."""
     worker = Worker(store, clock, queues, lambda: HttpRunner(__version__), concurrency=concurrency)
-    return [ServerWatch(store, clock), worker, Reclaimer(store, clock, worker)]
+    return [worker, Reclaimer(store, clock, worker)]

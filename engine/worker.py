@@ -11,10 +11,9 @@ import secrets
 import socket
 from collections.abc import Callable, Iterable, Sequence
 
-from engine import codec
 from engine.clock import Clock
 from engine.loop import keep_stepping, sleep_unless
-from engine.model import Delivery, Outcome, Record
+from engine.model import Delivery
 from engine.store import BLOCK_MS, Store, executions
 from engine.store.connection import TRANSIENT
 from engine.store.executions import Answer, Result, Stream
@@ -149,37 +148,22 @@ class Worker:
             except Exception as error:
                 log.exception("execution %s: the runner failed", delivery.execution_id)
                 attempted = Attempted(False, error=f"internal: {type(error).__name__}")
-            duration_ms = self._clock.monotonic_ms() - started
-            self._results.append(self._judge(place, attempted, started_at, duration_ms))
+            result = executions.ended(
+                self._running[place][0],
+                succeeded=attempted.succeeded,
+                started_at=started_at,
+                duration_ms=self._clock.monotonic_ms() - started,
+                now=self._clock.now_ms(),
+                rng=self._rng,
+                is_final=attempted.is_final,
+                status_code=attempted.status_code,
+                error=attempted.error,
+            )
+            self._results.append(result)
             self._has_results.set()
         finally:
             del self._running[place]
             self._has_slot.set()
-
-    def _judge(
-        self, place: Place, attempted: Attempted, started_at: int, duration_ms: int
-    ) -> Result:
-        """Return what to report: success, another attempt after its wait, or the end."""
-        delivery, _ = self._running[place]
-        outcome, retry_at = Outcome.SUCCEEDED, None
-        if not attempted.succeeded:
-            retry = codec.load_retry(delivery.retry)
-            delay_ms = retry.delay_ms(delivery.attempt, self._rng)
-            outcome = Outcome.DEAD
-            if delay_ms is not None and not attempted.is_final:
-                outcome, retry_at = Outcome.FAILED, self._clock.now_ms() + delay_ms
-        record = Record(
-            nominal_at=delivery.nominal_at,
-            outcome=outcome,
-            attempt=delivery.attempt,
-            deliveries=delivery.deliveries,
-            worker=self.consumer,
-            started_at=started_at,
-            duration_ms=duration_ms,
-            status_code=attempted.status_code,
-            error=attempted.error,
-        )
-        return Result(delivery, record, retry_at)
 
     # Reporting
 

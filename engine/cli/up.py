@@ -85,13 +85,12 @@ def _services(
     store: Store, clock: ServerClock, server: EmbeddedServer | None, kind: ServerInfo
 ) -> list[Service]:
     """Return what runs, in the order of starting; it stops in the reverse one."""
-    from engine.roles import scheduler_services, worker_services
+    from engine.roles import all_services
 
     config = store.config
     return [
         *([ServerKeeper(server)] if server else []),
-        *worker_services(store, clock, queues_of(config), config.worker_concurrency),
-        *scheduler_services(store, clock),
+        *all_services(store, clock, queues_of(config), config.worker_concurrency),
         ApiService(store, clock, lambda port: _print_banner(config, port, kind, server)),
     ]
 

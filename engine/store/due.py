@@ -9,7 +9,6 @@ from dataclasses import dataclass
 from engine import codec
 from engine.errors import NotSupported
 from engine.keys import Shard, bucket_of
-from engine.model import SkipReason, SkipRecord
 from engine.plan import Plan, Proposal
 from engine.store import Store
 
@@ -146,20 +145,8 @@ async def fire_due(
 
 def _skip_records(proposal: Proposal) -> bytes:
     """Return the records of what a proposal does not fire, a line each."""
-    return b"\n".join(
-        codec.dump_record(
-            SkipRecord(
-                skipped.first_at,
-                skipped.last_at,
-                skipped.count,
-                SkipReason(skipped.reason),
-                skipped.exact,
-                skipped.detail,
-            )
-        )
-        for skipped in (proposal.skipped, proposal.in_gap)
-        if skipped is not None
-    )
+    skipped = (proposal.skipped, proposal.in_gap)
+    return b"\n".join(codec.dump_skipped(part) for part in skipped if part is not None)
 
 
 async def fire_attempts(

@@ -6,6 +6,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
+from random import Random
 
 from redis.exceptions import ResponseError
 
@@ -47,11 +48,51 @@ class Result:
     record: Record | SkipRecord
     retry_at: int | None = None
 
+    @property
+    def outcome(self) -> Outcome:
+        return self.record.outcome if isinstance(self.record, Record) else Outcome.SKIPPED
+
 
 def expired(delivery: Delivery) -> Result:
     """Return the end of a delivery that comes too late to be started."""
     at = delivery.nominal_at
     return Result(delivery, SkipRecord(at, at, 1, SkipReason.EXPIRED))
+
+
+def ended(
+    delivery: Delivery,
+    *,
+    succeeded: bool,
+    started_at: int,
+    duration_ms: int,
+    now: int,
+    rng: Random,
+    is_final: bool = False,
+    status_code: int | None = None,
+    error: str | None = None,
+) -> Result:
+    """Return the end of an attempt: success, another attempt after its wait, or dead.
+
+    `is_final` means that trying again cannot help; else the job's retry policy decides.
+    """
+    outcome, retry_at = Outcome.SUCCEEDED, None
+    if not succeeded:
+        delay_ms = codec.load_retry(delivery.retry).delay_ms(delivery.attempt, rng)
+        outcome = Outcome.DEAD
+        if delay_ms is not None and not is_final:
+            outcome, retry_at = Outcome.FAILED, now + delay_ms
+    record = Record(
+        nominal_at=delivery.nominal_at,
+        outcome=outcome,
+        attempt=delivery.attempt,
+        deliveries=delivery.deliveries,
+        worker=delivery.consumer,
+        started_at=started_at,
+        duration_ms=duration_ms,
+        status_code=status_code,
+        error=error,
+    )
+    return Result(delivery, record, retry_at)
 
 
 @dataclass(frozen=True, slots=True)
@@ -138,7 +179,7 @@ async def complete_executions(store: Store, results: Sequence[Result], now: int)
                 delivery.deliveries,
                 delivery.execution_id,
                 delivery.attempt,
-                record.outcome if isinstance(record, Record) else Outcome.SKIPPED,
+                results[at].outcome,
                 "" if results[at].retry_at is None else str(results[at].retry_at),
                 codec.dump_record(record),
             ]

@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from engine import codec
 from engine.errors import NotFound, WrongState
 from engine.keys import Shard
-from engine.model import Job, JobState, LiveExecution, SkipReason, SkipRecord
+from engine.model import Job, JobState, LiveExecution, SkipReason
 from engine.plan import CatchUp, MisfirePolicy, Plan, Skipped, catch_up
 from engine.registration import Registration
 from engine.store import Store
@@ -276,11 +276,7 @@ def _missed(
 
 
 def _dump_skipped(skipped: Skipped | None, reason: SkipReason) -> bytes:
-    if skipped is None:
-        return b""
-    detail = skipped.detail if reason is SkipReason.CALENDAR else None
-    span = (skipped.first_at, skipped.last_at, skipped.count)
-    return codec.dump_record(SkipRecord(*span, reason, skipped.exact, detail))
+    return b"" if skipped is None else codec.dump_skipped(skipped, reason)
 
 
 async def delete_job(store: Store, job_id: str) -> None:

@@ -65,7 +65,6 @@ local function replace_live(live, key, id, queue, ready, buckets, due_prefix, re
     redis.call('HDEL', key, 'x:' .. nominal_at)
     records[#records + 1] = skip_record(nominal_at, 'replaced')
   end
-  return records
 end
 
 -- What a job that fires, now or later, does to its own rules: the time to wait for an older execution, the count of
