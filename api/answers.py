@@ -48,7 +48,10 @@ class JobOut(TypedDict):
     payload: Any
     queue: str
     retry: dict[str, Any]
+    priority: str
+    group: str | None
     overlap: str
+    concurrency: int
     max_runs: int | None
     expires_after_ms: int | None
     pause_after_failures: int | None
@@ -113,11 +116,15 @@ class AttemptOut(TypedDict):
     attempt: int
     outcome: str
     started_at: str
+    ended_at: str
     duration_ms: int
     lag_ms: int
     worker: str
     status_code: int | None
     error: str | None
+    exit_status: NotRequired[int]
+    """With `output`, of a shell target's command."""
+    output: NotRequired[str]
 
 
 class ExecutionOut(TypedDict):
@@ -159,3 +166,23 @@ class CompletedOut(TypedDict):
     status: str
     already: bool
     retry_at: NotRequired[str]
+
+
+class NotCompletedOut(TypedDict):
+    """In the answer to a batch, for an outcome that was refused."""
+
+    execution_id: str
+    code: str
+    detail: str
+
+
+class ReportedOut(TypedDict):
+    """The answer to a target that reports on an attempt."""
+
+    execution_id: str
+    attempt: int
+    status: str
+    already: NotRequired[bool]
+    """Of an end."""
+    lapses_at: NotRequired[str]
+    """Of `running`: the next sign of life is to come before."""

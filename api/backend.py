@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from contextlib import suppress
 from random import Random
 from typing import Self
 
 from starlette.requests import Request
 
+from api.polling import Polls
 from engine.backoff import MOST_ATTEMPTS, Retry
 from engine.clock import SampledClock, ServerClock
 from engine.config import Config
@@ -21,6 +21,7 @@ from engine.store.server import time_ms
 log = logging.getLogger(__name__)
 
 SAMPLE_MS = 1_000
+CANCEL_S = 0.1
 REACH = Retry(MOST_ATTEMPTS, base_ms=100, max_ms=2_000, jitter="equal")
 
 
@@ -38,6 +39,7 @@ class Backend:
         self.rng = Random()
         self.turn = 0
         """Where the next claim begins to look, so that no shard is served last for ever."""
+        self.polls = Polls(lambda: self.store)
         self._config = config
         self._store = store
         self._owns_store = store is None
@@ -60,10 +62,10 @@ class Backend:
         return self
 
     async def __aexit__(self, *_: object) -> None:
-        if self._task:
+        # In Python 3.11 the driver loses a cancellation that meets the end of its write (wait_for).
+        while self._task and not self._task.done():
             self._task.cancel()
-            with suppress(asyncio.CancelledError):
-                await self._task
+            await asyncio.wait([self._task], timeout=CANCEL_S)
         if self._store and self._owns_store:
             await self._store.close()
 

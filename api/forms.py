@@ -8,23 +8,23 @@ from functools import lru_cache
 from typing import Any
 
 from api.answers import CatchUpOut, JobOut, NoteOut, WarningOut
-from api.schemas import CreateJob, HttpTargetIn
+from api.schemas import CreateJob, HttpTargetIn, ShellTargetIn
 from api.wire import dump_payload, parse_json, rfc_3339, verbatim
 from engine.errors import BadInput, NotSupported
 from engine.model import (
-    HTTP_QUEUE,
     MAX_PAYLOAD_BYTES,
-    WORKER_QUEUE,
     HttpTarget,
     Job,
     JobState,
     Overlap,
+    ShellTarget,
     Target,
     WorkerTarget,
 )
+from engine.names import Priority
 from engine.plan import Calendars, CatchUp, Plan, recognise
 from engine.plan.lint import Lint, lint
-from engine.registration import Registration, register
+from engine.registration import Registration, register, usual_queue
 from engine.store.jobs import StoredJob
 
 _DAY_MS = 86_400_000
@@ -46,6 +46,8 @@ def registration_of(body: CreateJob, now: int, calendars: Calendars) -> Registra
         payload=payload,
         queue=body.queue,
         retry=body.retry.to_retry() if body.retry else None,
+        priority=Priority(body.priority),
+        group=body.group,
         overlap=Overlap(body.overlap),
         rules=body.to_rules(),
         calendars=calendars,
@@ -54,14 +56,16 @@ def registration_of(body: CreateJob, now: int, calendars: Calendars) -> Registra
 
 def _target(body: CreateJob) -> Target:
     if isinstance(body.target, HttpTargetIn):
-        return HttpTarget(body.target.url, body.target.headers, body.target.timeout_ms)
-    return WorkerTarget()
+        return HttpTarget(**body.target.model_dump())
+    if isinstance(body.target, ShellTargetIn):
+        return ShellTarget(**body.target.model_dump())
+    return WorkerTarget(**body.target.model_dump())
 
 
 def job_body(stored: StoredJob) -> dict[str, Any]:
     """Return the body that would create the stored job: what a patch is applied to."""
     job = stored.job
-    is_usual_queue = job.queue == (HTTP_QUEUE if job.target.type == "http" else WORKER_QUEUE)
+    is_usual_queue = job.queue == usual_queue(job.target)
     return {
         **_asked(job, stored.plan),
         "job_id": job.id,
@@ -88,7 +92,13 @@ def _asked(job: Job, plan: Plan) -> dict[str, Any]:
         "roll": plan.roll,
         "misfire": asdict(plan.misfire),
         "queue": job.queue,
-        "retry": asdict(job.retry),
+        # With lists, as JSON has them: a patched one is checked like a body that was sent.
+        "retry": {
+            name: [*value] if isinstance(value, tuple) else value
+            for name, value in asdict(job.retry).items()
+        },
+        "priority": job.priority.value,
+        "group": job.group,
         "overlap": job.overlap.value,
         **asdict(job.rules),
     }

@@ -13,7 +13,7 @@ from api.forms import catch_up_out, full_job_out, job_out, registration_of
 from api.schemas import CreateJob, ListJobs, Nothing, PauseJob, ResumeJob
 from api.wire import JsonResponse, read_body, read_query
 from engine.errors import JobExists, NotFound
-from engine.model import JOB_ID, execution_id
+from engine.names import JOB_ID, execution_id
 from engine.plan import NO_CALENDARS, Calendars
 from engine.registration import Registration
 from engine.store import Store

@@ -35,6 +35,7 @@ STATUS: Mapping[str, int] = {
     "job_exists": 409,
     "wrong_state": 409,
     "stale_delivery": 409,
+    "expired": 410,
     "precondition_failed": 412,
     "too_large": 413,
     "unsupported_media_type": 415,

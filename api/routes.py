@@ -4,7 +4,22 @@ from __future__ import annotations
 
 from starlette.routing import BaseRoute, Route
 
-from api import backfills, calendars, edits, executions, health, jobs, schedules
+from api import (
+    backfills,
+    calendars,
+    callbacks,
+    cancelling,
+    claims,
+    completions,
+    edits,
+    executions,
+    health,
+    hosts,
+    jobs,
+    letters,
+    queues,
+    schedules,
+)
 
 ROUTES: list[BaseRoute] = [
     Route("/", health.index),
@@ -20,6 +35,8 @@ ROUTES: list[BaseRoute] = [
     Route("/v1/jobs/{job_id}/pause", jobs.pause, methods=["POST"]),
     Route("/v1/jobs/{job_id}/resume", jobs.resume, methods=["POST"]),
     Route("/v1/jobs/{job_id}/executions", executions.index),
+    Route("/v1/jobs/{job_id}/cancel", cancelling.cancel_all, methods=["POST"]),
+    Route("/v1/executions/{execution_id}/cancel", cancelling.cancel_one, methods=["POST"]),
     Route("/v1/jobs/{job_id}/upcoming", schedules.upcoming),
     Route("/v1/jobs/{job_id}/explain", schedules.explain_time),
     Route("/v1/schedules/preview", schedules.preview, methods=["POST"]),
@@ -30,7 +47,25 @@ ROUTES: list[BaseRoute] = [
     Route("/v1/calendars/{name}", calendars.show),
     Route("/v1/calendars/{name}", calendars.put, methods=["PUT"]),
     Route("/v1/calendars/{name}", calendars.delete, methods=["DELETE"]),
-    Route("/internal/executions/claim", executions.claim, methods=["POST"]),
-    Route("/internal/executions/{execution_id}/heartbeat", executions.heartbeat, methods=["POST"]),
-    Route("/internal/executions/{execution_id}/complete", executions.complete, methods=["POST"]),
+    Route("/v1/dead", letters.index),
+    Route("/v1/dead/redrive", letters.redrive_many, methods=["POST"]),
+    Route("/v1/dead/discard", letters.discard_many, methods=["POST"]),
+    Route("/v1/dead/{execution_id}", letters.show),
+    Route("/v1/dead/{execution_id}", letters.discard, methods=["DELETE"]),
+    Route("/v1/dead/{execution_id}/redrive", letters.redrive, methods=["POST"]),
+    Route("/v1/queues", queues.index),
+    Route("/v1/queues/{queue}", queues.show),
+    Route("/v1/queues/{queue}", queues.put, methods=["PUT"]),
+    Route("/v1/queues/{queue}/pause", queues.pause, methods=["POST"]),
+    Route("/v1/queues/{queue}/resume", queues.resume, methods=["POST"]),
+    Route("/v1/hosts", hosts.index),
+    Route("/v1/hosts/{host}", hosts.show),
+    Route("/v1/hosts/{host}", hosts.put, methods=["PUT"]),
+    Route("/v1/hosts/{host}", hosts.delete, methods=["DELETE"]),
+    Route("/v1/callbacks/{token}", callbacks.report, methods=["POST"]),
+    Route("/internal/executions/claim", claims.claim, methods=["POST"]),
+    Route("/internal/executions/complete", completions.complete_many, methods=["POST"]),
+    Route("/internal/executions/{execution_id}/heartbeat", completions.heartbeat, methods=["POST"]),
+    Route("/internal/executions/{execution_id}/complete", completions.complete, methods=["POST"]),
+    Route("/internal/executions/{execution_id}/fail", completions.fail, methods=["POST"]),
 ]

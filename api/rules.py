@@ -16,7 +16,7 @@ from pydantic_core import PydanticCustomError
 
 from engine.clock import Clock
 from engine.errors import BadInput
-from engine.model import JOB_ID, QUEUE, check_job_id, check_queue
+from engine.names import JOB_ID, QUEUE, check_group, check_job_id, check_queue
 from engine.plan import parse_instant, parse_schedule
 from engine.store.jobs import MAX_PAGE
 
@@ -165,6 +165,7 @@ def _whole_number(text: object) -> int:
 
 JobId = Annotated[str, AfterValidator(lambda text: ask(lambda: check_job_id(text)))]
 Queue = Annotated[str, AfterValidator(lambda text: ask(lambda: check_queue(text)))]
+Group = Annotated[str, AfterValidator(lambda text: ask(lambda: check_group(text)))]
 Url = Annotated[str, AfterValidator(_check_url)]
 Headers = Annotated[
     dict[

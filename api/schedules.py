@@ -16,7 +16,8 @@ from api.schemas import ExplainTime, ListUpcoming, PreviewSchedule
 from api.wire import JsonResponse, read_body, read_query, rfc_3339
 from engine.errors import NotFound
 from engine.explain import History, Subject, explain
-from engine.model import JobState, execution_id
+from engine.model import JobState
+from engine.names import execution_id
 from engine.plan import Calendars, Plan, moment_of
 from engine.plan.effect import what_calendars_do
 from engine.plan.lint import Lint, lint

@@ -14,6 +14,7 @@ from api.rules import (
     MOST_UPCOMING,
     Dialect,
     ExplainedTime,
+    Group,
     Headers,
     Instant,
     JobId,
@@ -24,11 +25,18 @@ from api.rules import (
     Timezone,
     UpcomingLimit,
     Url,
-    WorkerName,
     ask,
 )
-from engine.backoff import LONGEST_WAIT_MS, MOST_ATTEMPTS, Jitter, Retry
-from engine.model import WORKER_QUEUE, Rules
+from api.rules_shell import Directory, ShellCommand, Stdin, User, Variables
+from engine.backoff import (
+    LONGEST_SPAN_MS,
+    LONGEST_WAIT_MS,
+    MOST_ATTEMPTS,
+    Backoff,
+    Jitter,
+    Retry,
+)
+from engine.model import Rules
 from engine.plan import DstOverlap, Gap, Misfire, MisfirePolicy, Roll
 from engine.plan.plan import LONGEST_WINDOW_MS, MOST_CATCH_UP
 from engine.registration import Timing
@@ -36,9 +44,13 @@ from engine.registration import Timing
 LONGEST_GRACE_MS = 100 * 366 * 86_400_000
 LONGEST_RUN_MS = 30 * 86_400_000
 LONGEST_LIFE_MS = 366 * 86_400_000
+MOST_REDIRECTS = 10
+LONGEST_COMMAND_MS = 7 * 86_400_000
 MOST_RUNS = 1_000_000_000
 MOST_FAILURES = 1_000
+MOST_CONCURRENT = 1_000
 MOST_NOTE_CHARS = 500
+MOST_HANDLER_CHARS = 128
 
 _RETRY = Retry()
 _MISFIRE = Misfire()
@@ -53,17 +65,38 @@ class HttpTargetIn(_Taken):
     url: Url
     headers: Headers = {}
     timeout_ms: int = Field(30_000, ge=100, le=3_600_000)
+    follow_redirects: int = Field(0, ge=0, le=MOST_REDIRECTS)
+    respond_async: bool = False
+    heartbeat_ms: int = Field(60_000, ge=1_000, le=LONGEST_RUN_MS)
 
 
 class WorkerTargetIn(_Taken):
     type: Literal["worker"]
+    handler: str | None = Field(None, min_length=1, max_length=MOST_HANDLER_CHARS)
+    timeout_ms: int | None = Field(None, ge=100, le=LONGEST_RUN_MS)
+
+
+class ShellTargetIn(_Taken):
+    type: Literal["shell"]
+    command: ShellCommand
+    cwd: Directory | None = None
+    env: Variables = {}
+    stdin: Stdin | None = None
+    user: User | None = None
+    timeout_ms: int = Field(3_600_000, ge=100, le=LONGEST_COMMAND_MS)
 
 
 class RetryIn(_Taken):
     max_attempts: int = Field(_RETRY.max_attempts, ge=1, le=MOST_ATTEMPTS)
+    backoff: Backoff = _RETRY.backoff
     base_ms: int = Field(_RETRY.base_ms, ge=0, le=LONGEST_WAIT_MS)
     max_ms: int = Field(_RETRY.max_ms, ge=0, le=LONGEST_WAIT_MS)
+    waits_ms: list[int] = []
     jitter: Jitter = _RETRY.jitter
+    max_elapsed_ms: int | None = Field(None, ge=1, le=LONGEST_SPAN_MS)
+    deadline_ms: int | None = Field(None, ge=1, le=LONGEST_SPAN_MS)
+    on: list[Any] | None = None
+    """Each item is checked by the policy itself, which knows what it may be."""
 
     @model_validator(mode="after")
     def _check(self) -> RetryIn:
@@ -71,7 +104,7 @@ class RetryIn(_Taken):
         return self
 
     def to_retry(self) -> Retry:
-        return Retry(self.max_attempts, self.base_ms, self.max_ms, self.jitter)
+        return Retry.from_dict(self.model_dump())
 
 
 class MisfireIn(_Taken):
@@ -119,11 +152,14 @@ class TimingIn(_Taken):
 class CreateJob(TimingIn):
     """The body of `POST /v1/jobs` and of `PUT /v1/jobs/{job_id}`."""
 
-    target: Annotated[HttpTargetIn | WorkerTargetIn, Field(discriminator="type")]
+    target: Annotated[HttpTargetIn | WorkerTargetIn | ShellTargetIn, Field(discriminator="type")]
     payload: Any = None
     queue: Queue | None = None
     retry: RetryIn | None = None
+    priority: Literal["high", "normal", "low"] = "normal"
+    group: Group | None = None
     overlap: Literal["skip", "allow", "queue_one", "queue_all", "replace", "after_success"] = "skip"
+    concurrency: int = Field(1, ge=1, le=MOST_CONCURRENT)
     max_runs: int | None = Field(None, ge=1, le=MOST_RUNS)
     expires_after_ms: int | None = Field(None, ge=1, le=LONGEST_LIFE_MS)
     pause_after_failures: int | None = Field(None, ge=1, le=MOST_FAILURES)
@@ -136,6 +172,7 @@ class CreateJob(TimingIn):
             self.expires_after_ms,
             self.pause_after_failures,
             self.delete_after_completion,
+            self.concurrency,
         )
 
 
@@ -177,20 +214,3 @@ class ListUpcoming(_Taken):
 
 class ExplainTime(_Taken):
     at: ExplainedTime
-
-
-class ClaimExecution(_Taken):
-    worker: WorkerName
-    queue: Queue = WORKER_QUEUE
-
-
-class HeartbeatExecution(_Taken):
-    lease: str
-
-
-class CompleteExecution(_Taken):
-    status: Literal["succeeded", "failed"]
-    lease: str
-    error: str | None = None
-    status_code: int | None = Field(None, ge=100, le=599)
-    duration_ms: int | None = Field(None, ge=0, le=LONGEST_RUN_MS)

@@ -44,6 +44,7 @@ async def serve(
                 listener,
                 stop,
                 on_started=lambda: on_listening(listener.getsockname()[1]),
+                on_stopping=app.state.backend.polls.close,
                 http="httptools",
                 server_header=False,
                 proxy_headers=False,
@@ -57,6 +58,7 @@ async def serve_app(
     stop: asyncio.Event,
     *,
     on_started: Callable[[], None] = lambda: None,
+    on_stopping: Callable[[], None] = lambda: None,
     **settings: Any,
 ) -> None:
     """Answer requests on a listening socket until `stop` is set; `settings` are uvicorn's.
@@ -67,7 +69,7 @@ async def serve_app(
         app, lifespan="off", ws="none", log_config=None, access_log=False, **settings
     )
     server = _Server(config, on_started)
-    stopper = asyncio.create_task(_stop(server, stop), name="api-stop")
+    stopper = asyncio.create_task(_stop(server, stop, on_stopping), name="api-stop")
     try:
         await server.serve(sockets=[listener])
     finally:
@@ -90,8 +92,11 @@ class _Server(uvicorn.Server):
         self._on_started()
 
 
-async def _stop(server: uvicorn.Server, stop: asyncio.Event) -> None:
+async def _stop(
+    server: uvicorn.Server, stop: asyncio.Event, on_stopping: Callable[[], None]
+) -> None:
     await stop.wait()
+    on_stopping()
     server.should_exit = True
 
 

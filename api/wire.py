@@ -11,7 +11,7 @@ from datetime import UTC, datetime
 from typing import Any, TypeVar
 
 import orjson
-from pydantic import BaseModel, ValidationError
+from pydantic import BaseModel, TypeAdapter, ValidationError
 from pydantic_core import ErrorDetails
 from starlette.exceptions import HTTPException
 from starlette.requests import Request
@@ -64,12 +64,27 @@ async def read_object(request: Request, *, may_be_empty: bool = False) -> dict[s
     body = await read_bytes(request)
     if may_be_empty and not body:
         return {}
-    if not _JSON_TYPE.fullmatch(request.headers.get("content-type", "")):
-        raise HTTPException(415, "send the body as Content-Type: application/json")
-    data = parse_json(body)
+    data = _parse(request, body)
     if not isinstance(data, dict):
         raise BadInput("the body must be a JSON object")
     return data
+
+
+async def read_list(request: Request, model: type[Model], most: int) -> list[Model]:
+    """Return the body as a list of `model`, of `most` at the most. Refuses as `read_body` does."""
+    data = _parse(request, await read_bytes(request))
+    if not isinstance(data, list) or not 0 < len(data) <= most:
+        raise BadInput(f"the body must be a JSON array of 1 to {most} objects")
+    try:
+        return TypeAdapter(list[model]).validate_python(data)  # type: ignore[valid-type]
+    except ValidationError as error:
+        raise _invalid(error, in_query=False) from None
+
+
+def _parse(request: Request, body: bytes) -> Any:
+    if not _JSON_TYPE.fullmatch(request.headers.get("content-type", "")):
+        raise HTTPException(415, "send the body as Content-Type: application/json")
+    return parse_json(body)
 
 
 def check(data: dict[str, Any], model: type[Model], context: dict[str, Any] | None) -> Model:
@@ -171,7 +186,8 @@ def _fault(detail: ErrorDetails, *, in_query: bool) -> Fault:
         return {"parameter": str(place[0]), "detail": text}
     # A refusal of the engine knows its field better than the model that asked it.
     if field := detail.get("ctx", {}).get("field"):
-        place = tuple(field.split("."))
+        in_list = place[:1] if place and isinstance(place[0], int) else ()
+        place = (*in_list, *field.split("."))
     elif place[0] == "target":
         # Of what pydantic counts, the union's tag after `target` and the `[key]` after the name of
         # a header are no places in the body.

@@ -23,7 +23,7 @@ from functools import cached_property
 from itertools import islice, pairwise
 
 from engine.errors import BadInput
-from engine.model import Record, SkipRecord
+from engine.execution import Record, SkipRecord
 from engine.plan.calendar import Opening
 from engine.plan.rules import Rule
 

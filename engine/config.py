@@ -24,6 +24,9 @@ class Config(BaseSettings):
     api_url: str = Field(
         "http://127.0.0.1:8787", description="where the command line finds the API"
     )
+    public_url: str | None = Field(
+        None, description="where targets reach the API to report on long jobs; else the API's URL"
+    )
     data_dir: Path = Field(
         Path(".waterclock"), description="where `up` keeps its own server's data"
     )
@@ -54,12 +57,22 @@ class Config(BaseSettings):
         description="entries of a queue above which its due jobs wait in the index",
     )
     history_limit: int = Field(50, ge=1, le=10_000, description="records kept per job")
+    dead_limit: int = Field(
+        100_000, ge=1, description="dead letters kept; beyond that the oldest are discarded"
+    )
+    dead_retention_ms: int = Field(
+        2_592_000_000, ge=1_000, description="how long a dead letter is kept"
+    )
     ledger_limit: int = Field(2_000, ge=100, description="entries kept in each shard's ledger")
     worker_concurrency: int = Field(
         100, ge=1, le=10_000, description="executions that a worker runs at once"
     )
     worker_queues: str = Field(
-        "http", description="queues that a worker reads, with commas between"
+        "http",
+        description="queues that a worker reads, `NAME` or `NAME=WEIGHT`, with commas between",
+    )
+    allow_shell: bool = Field(
+        False, description="whether a worker runs shell targets; it then reads queue `shell` too"
     )
     shutdown_ms: int = Field(
         10_000, ge=0, description="how long a stopping process waits for running work"

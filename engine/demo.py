@@ -16,8 +16,10 @@ from functools import partial
 
 from engine.backoff import Retry
 from engine.errors import NotFound
+from engine.execution import Record
 from engine.loop import keep_stepping
-from engine.model import HttpTarget, Record, split_execution_id
+from engine.model import HttpTarget
+from engine.names import split_execution_id
 from engine.registration import Registration, Timing, register
 from engine.store import Store
 from engine.store.jobs import create_jobs, delete_job

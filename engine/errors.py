@@ -9,6 +9,7 @@
     │   ├── JobExists
     │   ├── WrongState      e.g. resume of a job that is not paused
     │   └── StaleDelivery   the lease of an execution is with somebody else
+    ├── Expired             the time to do this is over              (410)
     ├── Fenced              a newer lease was granted for the shard
     ├── NotSupported        understood, and not built yet          (501)
     └── Unusable            this server or setting cannot be worked with; fatal at start
@@ -62,6 +63,10 @@ class WrongState(Conflict):
 
 class StaleDelivery(Conflict):
     code = "stale_delivery"
+
+
+class Expired(WaterclockError):
+    code = "expired"
 
 
 class Fenced(WaterclockError):

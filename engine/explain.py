@@ -17,7 +17,8 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import Literal
 
-from engine.model import ExecutionState, Job, JobState, SkipReason, SkipRecord
+from engine.execution import ExecutionState, SkipReason, SkipRecord
+from engine.model import Job, JobState
 from engine.plan import NO_CALENDARS, Calendars, Plan, catch_up
 from engine.plan.effect import what_calendars_do
 from engine.plan.moment import repeated_time, skipped_time

@@ -24,12 +24,31 @@ SCHEDULERS = "wc:schedulers"
 CALENDARS = "wc:calendars"
 """hash: calendar name → `<version> <JSON>`; field `@stamp` counts all changes."""
 
+QUEUES = "wc:queues"
+"""hash: queue → JSON of its settings (store/limits.py)."""
+
+HOSTS = "wc:hosts"
+"""hash: host of http targets → JSON of its limits."""
+
+PUSHBACK = "wc:pushback"
+"""hash: host → JSON of when it last asked for less, and for how long."""
+
+SIGNING = "wc:signing"
+"""string: the random key that signs the URLs on which targets report. Made by the first process
+that needs it."""
+
 GROUP = "workers"
 """The one consumer group of every ready stream."""
 
 LAYOUT_VERSION = 1
 SLOTS = 16_384
 BUCKET_MS = 60_000
+
+
+def waiting_bucket(lane: str, stream: str) -> str:
+    """Return the name of the bucket in which executions of a stream wait for a lane's permits."""
+    _, colon, priority = stream.partition(":")
+    return f"@{lane}{colon}{priority}"
 
 
 def bucket_of(due_at: int) -> str:
@@ -61,7 +80,7 @@ class Shard:
 
     @cached_property
     def buckets(self) -> str:
-        """zset: the open buckets by minute; a full queue's bucket (`@<queue>`) has score +inf."""
+        """zset: the open buckets by minute; `@<stream>` and `@<lane>` have score +inf."""
         return self._key("buckets")
 
     @cached_property
@@ -78,6 +97,12 @@ class Shard:
     def dead(self) -> str:
         """zset: dead-lettered execution ids by time."""
         return self._key("dead")
+
+    @cached_property
+    def gates(self) -> str:
+        """hash: permits and counts of what is limited (lua/lib/gates.lua); absent while nothing
+        is."""
+        return self._key("gates")
 
     @cached_property
     def backfills(self) -> str:
@@ -107,6 +132,10 @@ class Shard:
     def ready_prefix(self) -> str:
         return self._key("ready:")
 
+    @cached_property
+    def letter_prefix(self) -> str:
+        return self._key("letter:")
+
     def job(self, job_id: str) -> str:
         """hash: one job (fields in codec.py)."""
         return self.job_prefix + job_id
@@ -119,9 +148,23 @@ class Shard:
         """zset: members `<plan id>|<job id>`, or `<execution id>` for an attempt, by due time."""
         return self.due_prefix + bucket
 
-    def ready(self, queue: str) -> str:
+    @cached_property
+    def waiting(self) -> str:
+        """hash: member → its bucket, for those that wait for a permit. Buckets `@<lane>` hold
+        them."""
+        return self.due_prefix + "@"
+
+    def ready(self, stream: str) -> str:
         """stream: executions waiting for a worker, with consumer group `workers`."""
-        return self.ready_prefix + queue
+        return self.ready_prefix + stream
+
+    def letter(self, execution_id: str) -> str:
+        """hash: one dead letter (fields in lua/lib/letters.lua)."""
+        return self.letter_prefix + execution_id
+
+    def effects(self, execution_id: str) -> str:
+        """hash with a TTL: name of a side effect → what it gave."""
+        return self._key("effects:") + execution_id
 
 
 @dataclass(frozen=True)

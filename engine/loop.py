@@ -39,6 +39,9 @@ async def keep_stepping(
     Raises Unusable, which waiting does not cure; logs and survives everything else.
     """
     log = logging.getLogger(f"waterclock.{name}")
+    task = asyncio.current_task()
+    assert task is not None
+    cancels = task.cancelling()
     failures = 0
     while not stop.is_set():
         try:
@@ -54,6 +57,9 @@ async def keep_stepping(
                 log.warning("%s: %s; trying again", type(error).__name__, error, exc_info=not known)
             failures += 1
             pause_ms = random.uniform(0.5, 1) * min(LONGEST_WAIT_MS, 50 * 2 ** min(failures, 10))
+        if task.cancelling() > cancels:
+            # The driver takes a cancellation for a timeout of its own now and then (Python 3.11).
+            raise asyncio.CancelledError
         if pause_ms > 0:
             await sleep_unless(stop, pause_ms)
         else:

@@ -1,4 +1,4 @@
-"""The words of the engine and their shapes: jobs, executions, records, states.
+"""What a job is: its states, its targets, its policies.
 
 Job states, and who moves a job out of each:
 
@@ -8,30 +8,17 @@ Job states, and who moves a job out of each:
 An `active` job is in the due index under `next_run_at`. A `paused` one is not, and keeps the
 `next_run_at` at which it was paused, so that resuming knows what was missed. A `completed` one will
 not fire by itself again. Running by hand and deleting are allowed in every state.
-
-Execution states: `waiting` in a ready stream or for room in it, `running` while a consumer holds
-its delivery, `retrying` while its next attempt is in the due index; then one of `succeeded`, `dead`
-(no attempt left), or `skipped` for nominal times that were not fired.
 """
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Any, Literal
 
 from engine.backoff import Retry
-from engine.errors import BadInput
-
-JOB_ID = re.compile(r"[A-Za-z0-9][A-Za-z0-9._:-]{0,127}")
-QUEUE = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
-
-HTTP_QUEUE = "http"
-"""The queue of HTTP targets unless a job names another."""
-WORKER_QUEUE = "default"
-"""The queue of worker targets unless a job names another."""
+from engine.names import Priority, stream_of
 
 MAX_PAYLOAD_BYTES = 256 * 1024
 
@@ -77,43 +64,6 @@ class Overlap(StrEnum):
     """They wait in turn until the one before has succeeded."""
 
 
-class ExecutionState(StrEnum):
-    WAITING = "waiting"
-    RUNNING = "running"
-    RETRYING = "retrying"
-    SUCCEEDED = "succeeded"
-    DEAD = "dead"
-    SKIPPED = "skipped"
-
-
-class Outcome(StrEnum):
-    """How an attempt ended. `failed` has another attempt to come; `dead` has none; `skipped` was
-    never made."""
-
-    SUCCEEDED = "succeeded"
-    FAILED = "failed"
-    DEAD = "dead"
-    SKIPPED = "skipped"
-
-
-class SkipReason(StrEnum):
-    """Why a nominal time was not fired."""
-
-    LATE = "late"
-    OVERLAP = "overlap"
-    PAUSED = "paused"
-    EDITED = "edited"
-    """Overdue when the job was given another schedule."""
-    EXPIRED = "expired"
-    """Not started within the job's `expires_after_ms`."""
-    CALENDAR = "calendar"
-    """Closed by a calendar, which the record names."""
-    DST_GAP = "dst_gap"
-    """Left out by daylight saving, as `dst_gap` `skip` asks."""
-    REPLACED = "replaced"
-    """Ended in favour of a newer one, by overlap policy `replace`."""
-
-
 @dataclass(frozen=True, slots=True)
 class Rules:
     """What a job may ask for beyond its times and its target."""
@@ -126,6 +76,8 @@ class Rules:
     """Dead executions in a row that pause the job."""
     delete_after_completion: bool = False
     """The job goes when it is completed and nothing of it is live."""
+    concurrency: int = 1
+    """Executions that may be live before the overlap policy decides about a further one."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -135,6 +87,12 @@ class HttpTarget:
     url: str
     headers: Mapping[str, str] = field(default_factory=dict)
     timeout_ms: int = 30_000
+    follow_redirects: int = 0
+    """Redirects that one attempt follows."""
+    respond_async: bool = False
+    """202 is no success but a promise: the target reports the end on a URL that it was sent."""
+    heartbeat_ms: int = 60_000
+    """How long after a promise, or a sign of life, the target may be silent."""
     type: Literal["http"] = "http"
 
 
@@ -142,10 +100,33 @@ class HttpTarget:
 class WorkerTarget:
     """Leave the execution in its queue for consumers of your own."""
 
+    handler: str | None = None
+    """The name of the function that is to run it, for consumers that have several."""
+    timeout_ms: int | None = None
     type: Literal["worker"] = "worker"
 
 
-Target = HttpTarget | WorkerTarget
+@dataclass(frozen=True, slots=True)
+class ShellTarget:
+    """Run a command with `/bin/sh -c`; exit status 0 within `timeout_ms` is success."""
+
+    command: str
+    cwd: str | None = None
+    env: Mapping[str, str] = field(default_factory=dict)
+    stdin: str | None = None
+    user: str | None = None
+    """Whom to run as; only a worker that runs as root can switch."""
+    timeout_ms: int = 3_600_000
+    type: Literal["shell"] = "shell"
+
+
+Target = HttpTarget | WorkerTarget | ShellTarget
+TARGETS: Mapping[str, type[Target]] = {
+    "http": HttpTarget,
+    "worker": WorkerTarget,
+    "shell": ShellTarget,
+}
+"""Type as it is stored and sent → class."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -167,6 +148,9 @@ class Job:
     """The dialect that the user named; None if it was recognised."""
     payload: bytes = b"null"
     retry: Retry = field(default_factory=Retry)
+    priority: Priority = Priority.NORMAL
+    group: str | None = None
+    """Whose job it is: groups share a queue fairly."""
     overlap: Overlap = Overlap.SKIP
     rules: Rules = field(default_factory=Rules)
     state: JobState = JobState.ACTIVE
@@ -183,123 +167,7 @@ class Job:
     resume_note: Mapping[str, Any] | None = None
     """Who or what paused the job, when, and why: `by`, `at`, `note`."""
 
-
-@dataclass(frozen=True, slots=True)
-class Record:
-    """One line of a job's history: how one attempt of one execution ended."""
-
-    nominal_at: int
-    outcome: Outcome
-    attempt: int
-    deliveries: int
-    worker: str
-    started_at: int
-    duration_ms: int
-    status_code: int | None = None
-    error: str | None = None
-
-
-@dataclass(frozen=True, slots=True)
-class SkipRecord:
-    """One line of a job's history: nominal times that were not fired, and why.
-
-    `exact` is false where counting stopped at a bound and there are more.
-    """
-
-    first_at: int
-    last_at: int
-    count: int
-    reason: SkipReason
-    exact: bool = True
-    detail: str | None = None
-    """What the reason is about: the calendar's name."""
-
     @property
-    def told(self) -> str:
-        """The reason with its detail, `calendar: NAME`: as it stands in history and ledger."""
-        return f"{self.reason}: {self.detail}" if self.detail else str(self.reason)
-
-
-@dataclass(frozen=True, slots=True)
-class LiveExecution:
-    """An execution that has not ended. Exactly one of `entry_id` (in a ready stream) and `due_at`
-    (in the index) is set."""
-
-    nominal_at: int
-    attempt: int
-    entry_id: str | None = None
-    due_at: int | None = None
-
-
-@dataclass(frozen=True, slots=True)
-class Delivery:
-    """One hand-over of an attempt to a consumer: what it needs to run it, and what proves that it
-    may end it.
-
-    The proof (the fencing token) is the entry, the consumer and the delivery count together.
-    """
-
-    shard: int
-    queue: str
-    entry_id: str
-    consumer: str
-    deliveries: int
-    execution_id: str
-    attempt: int
-    due_at: int
-    target: bytes
-    payload: bytes
-    retry: bytes
-    expires_at: int | None = None
-
-    def is_expired(self, now: int) -> bool:
-        """Return whether it comes too late to be started. One that another consumer had may have
-        been started there, so it is not."""
-        return self.expires_at is not None and now >= self.expires_at and self.deliveries == 1
-
-    @property
-    def job_id(self) -> str:
-        return self.execution_id.partition("@")[0]
-
-    @property
-    def nominal_at(self) -> int:
-        return int(self.execution_id.partition("@")[2])
-
-
-def execution_id(job_id: str, nominal_at: int) -> str:
-    return f"{job_id}@{nominal_at}"
-
-
-def split_execution_id(text: str) -> tuple[str, int]:
-    """Return (job id, nominal time in ms) of an execution id. Refuses with BadInput anything
-    else."""
-    job_id, at, nominal = text.partition("@")
-    if not (at and JOB_ID.fullmatch(job_id) and re.fullmatch(r"[0-9]{1,15}", nominal)):
-        raise BadInput(
-            "an execution id is <job id>@<nominal time in ms>, as the API returns it",
-            field="execution_id",
-        )
-    return job_id, int(nominal)
-
-
-def check_job_id(text: str) -> str:
-    """Return `text` if it is a job id. Refuses with BadInput what does not match the grammar."""
-    if not JOB_ID.fullmatch(text):
-        raise BadInput(
-            "a job id is 1 to 128 characters from A–Z a–z 0–9 . _ : - and begins with a letter"
-            " or digit",
-            field="job_id",
-        )
-    return text
-
-
-def check_queue(text: str) -> str:
-    """Return `text` if it is a queue name. Refuses with BadInput what does not match the
-    grammar."""
-    if not QUEUE.fullmatch(text):
-        raise BadInput(
-            "a queue name is 1 to 64 characters from A–Z a–z 0–9 . _ - and begins with a letter"
-            " or digit",
-            field="queue",
-        )
-    return text
+    def stream(self) -> str:
+        """The ready stream of its executions."""
+        return stream_of(self.queue, self.priority)

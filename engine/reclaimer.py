@@ -7,10 +7,12 @@ import logging
 from typing import Protocol
 
 from engine.clock import Clock
-from engine.keys import Shard
+from engine.execution import Delivery
 from engine.loop import keep_stepping
-from engine.model import Delivery
+from engine.names import streams_of
 from engine.store import Store, executions
+from engine.store.executions import Stream
+from engine.store.queues import find_stale
 
 SWEEP_MS = 1_000
 """The longest time between two sweeps."""
@@ -30,16 +32,17 @@ class Taker(Protocol):
     def free(self) -> int: ...
     async def wait_for_slot(self) -> bool: ...
     def take(self, delivery: Delivery) -> None: ...
-    async def beat(self) -> int: ...
+    async def refresh(self) -> None: ...
 
 
 class Reclaimer:
     """Takes stale deliveries over for a worker, as far as it has free slots.
 
-    1. Sweeps all streams of the worker's queues in a round. Where the slots run out it waits for
-       one, beside the worker's readers, and goes on from there: a worker that is never idle takes
-       over too.
-    2. Before that has the worker extend its own leases, so that it never reclaims from itself.
+    1. Looks in a round which streams of the worker's queues hold what is stale, and sweeps those.
+       Where the slots run out it waits for one, beside the worker's readers, and goes on from
+       there: a worker that is never idle takes over too.
+    2. Before that sees that the worker's own leases are fresh, so that it never reclaims from
+       itself. (If it did, the worker would go on with what it runs under the new proof.)
     3. Once an hour forgets consumers that are gone.
     """
 
@@ -49,7 +52,13 @@ class Reclaimer:
         self._store = store
         self._clock = clock
         self._worker = worker
-        self._left: list[tuple[str, Shard]] = []
+        self._streams = [
+            (name, shard)
+            for queue in worker.queues
+            for name in streams_of(queue)
+            for shard in store.layout.shards
+        ]
+        self._left: list[Stream] = []
         self._cursor: str | None = None
         self._forget_at = 0
         self.taken = 0
@@ -59,16 +68,17 @@ class Reclaimer:
         await keep_stepping(self.name, self.step, stop)
 
     async def step(self) -> float:
-        """Sweep every stream once, as far as there are slots; return the ms until the next step."""
+        """Sweep what is stale, as far as there are slots; return the ms until the next step."""
         # After a failure a round begins anew, with the worker's leases.
         left, self._left = self._left, []
         if not left:
-            await self._worker.beat()
-            left = [(q, shard) for q in self._worker.queues for shard in self._store.layout.shards]
+            await self._worker.refresh()
+            left = await find_stale(self._store, self._streams)
             self._cursor = None
-        await self._worker.wait_for_slot()
+        if left:
+            await self._worker.wait_for_slot()
         while left and self._worker.free:
-            self._cursor = await self._sweep(*left[-1], self._cursor)
+            self._cursor = await self._sweep(left[-1], self._cursor)
             if self._cursor is None:
                 left.pop()
         if left:
@@ -77,12 +87,11 @@ class Reclaimer:
         await self._forget_consumers()
         return min(SWEEP_MS, self._store.config.execution_lease_ms / 4)
 
-    async def _sweep(self, queue: str, shard: Shard, cursor: str | None) -> str | None:
+    async def _sweep(self, stream: Stream, cursor: str | None) -> str | None:
         """Look at a bounded part of one stream; return where to go on, None at its end."""
         found = await executions.reclaim_executions(
             self._store,
-            queue,
-            shard,
+            *stream,
             self._worker.consumer,
             self._clock.now_ms(),
             cursor=cursor,
@@ -102,5 +111,5 @@ class Reclaimer:
         if now < self._forget_at:
             return
         self._forget_at = now + FORGET_AFTER_MS
-        for queue in self._worker.queues:
-            await executions.forget_consumers(self._store, queue, idle_ms=FORGET_AFTER_MS)
+        for name in dict.fromkeys(name for name, _ in self._streams):
+            await executions.forget_consumers(self._store, name, idle_ms=FORGET_AFTER_MS)

@@ -10,15 +10,13 @@ from dataclasses import dataclass, field, replace
 
 from engine.backoff import Retry
 from engine.errors import BadInput, NeverFires
-from engine.model import (
+from engine.model import Job, JobState, Overlap, Rules, Target
+from engine.names import (
     HTTP_QUEUE,
+    SHELL_QUEUE,
     WORKER_QUEUE,
-    HttpTarget,
-    Job,
-    JobState,
-    Overlap,
-    Rules,
-    Target,
+    Priority,
+    check_group,
     check_job_id,
     check_queue,
 )
@@ -38,6 +36,9 @@ from engine.plan import (
     Schedule,
     parse_schedule,
 )
+
+_WITHOUT_CONCURRENCY = frozenset({Overlap.ALLOW, Overlap.REPLACE, Overlap.AFTER_SUCCESS})
+"""Overlap policies to which it means nothing how many may be live."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -147,6 +148,8 @@ def register(
     payload: bytes = b"null",
     queue: str | None = None,
     retry: Retry | None = None,
+    priority: Priority = Priority.NORMAL,
+    group: str | None = None,
     overlap: Overlap = Overlap.SKIP,
     rules: Rules | None = None,
     calendars: Calendars = NO_CALENDARS,
@@ -155,7 +158,13 @@ def register(
 
     Refuses with BadInput what is wrong, naming the field.
     """
-    timing = timing or Timing()
+    timing, rules = timing or Timing(), rules or Rules()
+    if rules.concurrency > 1 and overlap in _WITHOUT_CONCURRENCY:
+        raise BadInput(
+            f"overlap {overlap.value!r} does not count what is live; leave concurrency at 1, or"
+            " choose skip, queue_one or queue_all",
+            field="concurrency",
+        )
     job_id = check_job_id(job_id) if job_id is not None else "job-" + secrets.token_hex(8)
     planned = plan_times(timing, job_id, now, calendars)
     job = Job(
@@ -170,8 +179,10 @@ def register(
         dialect=timing.dialect,
         payload=payload,
         retry=retry or Retry(),
+        priority=priority,
+        group=None if group is None else check_group(group),
         overlap=overlap,
-        rules=rules or Rules(),
+        rules=rules,
         state=JobState.ACTIVE if planned.next_run_at is not None else JobState.COMPLETED,
         next_run_at=planned.next_run_at,
     )
@@ -179,13 +190,18 @@ def register(
 
 
 def _queue_for(target: Target, queue: str | None) -> str:
-    is_http = isinstance(target, HttpTarget)
+    usual = usual_queue(target)
     if queue is None:
-        return HTTP_QUEUE if is_http else WORKER_QUEUE
-    if queue == HTTP_QUEUE and not is_http:
+        return usual
+    if queue in (HTTP_QUEUE, SHELL_QUEUE) and queue != usual:
         raise BadInput(
-            f"queue {HTTP_QUEUE!r} is read by Waterclock's own workers, which run only http"
-            " targets; name a queue that your consumers read",
+            f"queue {queue!r} is read by Waterclock's own workers, and kept for {queue} targets;"
+            " name another",
             field="queue",
         )
     return check_queue(queue)
+
+
+def usual_queue(target: Target) -> str:
+    """Return the queue of a target for which none is named."""
+    return {"http": HTTP_QUEUE, "shell": SHELL_QUEUE, "worker": WORKER_QUEUE}[target.type]

@@ -4,21 +4,30 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Sequence
+from collections.abc import Awaitable, Callable, Mapping
 
 from engine import __version__
 from engine.backfiller import Backfiller
 from engine.clock import SampledClock
+from engine.codec import Promise, dump_promise
+from engine.config import Config
 from engine.errors import Unusable
+from engine.execution import Delivery
+from engine.gatekeeper import Gatekeeper
 from engine.loop import keep_stepping
 from engine.reclaimer import Reclaimer
 from engine.scheduler import Scheduler
 from engine.shards import ShardKeeper
 from engine.store import Store
+from engine.store.reports import LONGEST_PROMISE_MS, signing_key
 from engine.store.server import check_server, time_ms
 from engine.store.snapshot import read_calendars
 from engine.supervisor import Service
+from engine.sweeper import Sweeper
+from engine.targets import Runner, time_allowed
+from engine.targets.dispatch import Dispatch
 from engine.targets.http import HttpRunner
+from engine.targets.shell import ShellRunner
 from engine.worker import Worker, new_consumer_name
 
 log = logging.getLogger("waterclock.server")
@@ -65,14 +74,19 @@ def scheduler_services(store: Store, clock: SampledClock) -> list[Service]:
 
 
 def worker_services(
-    store: Store, clock: SampledClock, queues: Sequence[str], concurrency: int
+    store: Store, clock: SampledClock, queues: Mapping[str, int], concurrency: int
 ) -> list[Service]:
-    """Return what a worker process runs, in the order of starting."""
+    """Return what a worker process runs, in the order of starting. `queues` have weights."""
     return [ServerWatch(store, clock), *_worker_loops(store, clock, queues, concurrency)]
 
 
+def worker_loops(store: Store, clock: SampledClock, worker: Worker) -> list[Service]:
+    """Return what a process runs around a worker that somebody else has made."""
+    return [ServerWatch(store, clock), *_with_reclaimer(store, clock, worker)]
+
+
 def all_services(
-    store: Store, clock: SampledClock, queues: Sequence[str], concurrency: int
+    store: Store, clock: SampledClock, queues: Mapping[str, int], concurrency: int
 ) -> list[Service]:
     """Return what a process runs that is scheduler and worker in one, in the order of starting."""
     worker_loops = _worker_loops(store, clock, queues, concurrency)
@@ -82,12 +96,52 @@ def all_services(
 def _scheduler_loops(store: Store, clock: SampledClock) -> list[Service]:
     """Stopped in reverse: firing ends before leases go back."""
     keeper = ShardKeeper(store, clock, new_consumer_name())
-    return [keeper, Scheduler(store, clock, keeper), Backfiller(store, clock, keeper)]
+    return [
+        keeper,
+        Scheduler(store, clock, keeper),
+        Backfiller(store, clock, keeper),
+        Gatekeeper(store, clock, keeper),
+        Sweeper(store, clock, keeper),
+    ]
 
 
 def _worker_loops(
-    store: Store, clock: SampledClock, queues: Sequence[str], concurrency: int
+    store: Store, clock: SampledClock, queues: Mapping[str, int], concurrency: int
 ) -> list[Service]:
+    runner = _runner(store, clock)
+    worker = Worker(store, clock, queues, lambda: runner, concurrency=concurrency)
+    return _with_reclaimer(store, clock, worker)
+
+
+def _with_reclaimer(store: Store, clock: SampledClock, worker: Worker) -> list[Service]:
     """Stopped in reverse: nothing is taken over while the worker drains."""
-    worker = Worker(store, clock, queues, lambda: HttpRunner(__version__), concurrency=concurrency)
     return [worker, Reclaimer(store, clock, worker)]
+
+
+def _runner(store: Store, clock: SampledClock) -> Dispatch:
+    """Return what makes the attempts of the engine's own workers."""
+
+    async def http() -> HttpRunner:
+        key = await signing_key(store)
+
+        def callback_url(delivery: Delivery) -> str:
+            return _callback_url(store.config, delivery, clock.now_ms(), key)
+
+        return HttpRunner(__version__, clock=clock, callback_url=callback_url)
+
+    async def shell() -> ShellRunner:
+        return ShellRunner()
+
+    makers: dict[str, Callable[[], Awaitable[Runner]]] = {"http": http}
+    if store.config.allow_shell:
+        makers["shell"] = shell
+    return Dispatch(makers)
+
+
+def _callback_url(config: Config, delivery: Delivery, now: int, key: bytes) -> str:
+    """Return where a target reports on an attempt that begins now: good until the execution's
+    deadline, and no longer than a promise may be."""
+    allowed_ms, _ = time_allowed(delivery, LONGEST_PROMISE_MS, now)
+    promise = Promise(delivery.execution_id, delivery.attempt, now, now + allowed_ms)
+    base = (config.public_url or config.api_url).rstrip("/")
+    return f"{base}/v1/callbacks/{dump_promise(promise, key)}"

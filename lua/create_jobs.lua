@@ -1,8 +1,8 @@
 -- Register jobs of one shard: each into its hash, the list of ids and the due index, or straight into its queue.
 -- Safe because: an id that exists is left as it is, and a plan id never comes to mean another plan.
--- KEYS: jobs plans buckets ledger
+-- KEYS: jobs plans buckets gates ledger
 -- ARGV: job_prefix due_prefix ready_prefix max_ready ledger_limit plan_count plans_and_jobs...
---       `plan_count` pairs plan_id canonical, then jobs of fifteen values each: id plan_id next_run_at run_at, and the eleven
+--       `plan_count` pairs plan_id canonical, then jobs of seventeen values each: id plan_id next_run_at run_at, and the thirteen
 --       of lib/job. next_run_at '' means that the job has no time to come; run_at is the nominal time of an execution to
 --       start now, or ''
 -- Reply: {1 or 0, …} for each job: registered, or its id exists
@@ -13,7 +13,8 @@
 local jobs = KEYS[1]
 local plans = KEYS[2]
 local buckets = KEYS[3]
-local ledger = KEYS[4]
+local gates = KEYS[4]
+local ledger = KEYS[5]
 local job_prefix = ARGV[1]
 local due_prefix = ARGV[2]
 local ready_prefix = ARGV[3]
@@ -22,16 +23,17 @@ local ledger_limit = tonumber(ARGV[5])
 local plan_count = tonumber(ARGV[6])
 local first_plan = 7
 local first_job = first_plan + 2 * plan_count
-local JOB_SIZE = 15
+local JOB_SIZE = 17
 
-redis.call('EXISTS', jobs, plans, buckets, ledger)
+redis.call('EXISTS', jobs, plans, buckets, ledger, due_prefix .. '@')
+local at = { ready_prefix = ready_prefix, max_ready = max_ready, gates = read_gates(gates), room = {} }
 for n = first_plan, first_job - 1, 2 do
   local known = redis.call('HGET', plans, ARGV[n])
   if known and known ~= ARGV[n + 1] then
     return redis.error_reply('CONFLICT plan id ' .. ARGV[n] .. ' stands for another plan already')
   end
 end
-local reply, room, seen, needed = {}, {}, {}, {}
+local reply, seen, needed, held_in, lanes = {}, {}, {}, {}, {}
 for n = first_job, #ARGV, JOB_SIZE do
   local id, plan_id, next_run_at, run_at, queue = unpack(ARGV, n, n + 4)
   local is_new = not seen[id] and redis.call('EXISTS', job_prefix .. id) == 0
@@ -39,7 +41,10 @@ for n = first_job, #ARGV, JOB_SIZE do
   needed[plan_id] = needed[plan_id] or is_new
   touch_due(buckets, due_prefix, next_run_at, queue)
   reply[#reply + 1] = is_new and 1 or 0
-  room[n] = is_new and run_at ~= '' and take_room(room, ready_prefix .. queue, max_ready)
+  if is_new and run_at ~= '' then
+    held_in[n], lanes[n] = let_in(at, queue, ARGV[n + 6], ARGV[n + 16])
+    redis.call('EXISTS', due_prefix .. (held_in[n] or ''))
+  end
 end
 
 for n = first_plan, first_job - 1, 2 do
@@ -62,13 +67,15 @@ for n = first_job, #ARGV, JOB_SIZE do
     end
     if run_at ~= '' then
       local execution_id, work = id .. '@' .. run_at, { target, payload, retry, expires_after_ms }
-      local live = start_now(room[n], buckets, due_prefix, ready_prefix .. queue, execution_id, run_at, queue, work)
+      local ready = ready_prefix .. queue
+      local live = start_now(held_in[n], lanes[n], buckets, due_prefix, ready, execution_id, run_at, work)
       redis.call('HSET', key, 'x:' .. run_at, live, 'live', 1)
-      if room[n] then
+      if not held_in[n] then
         events[#events + 1] = offered_event(execution_id, 1, run_at, queue)
       end
     end
   end
 end
+save_gates(gates, at.gates)
 add_events(ledger, ledger_limit, events)
 return reply

@@ -1,12 +1,11 @@
 -- Delete a job with its history, its times and the attempts that nobody has started. A delivery that a consumer holds goes on.
 -- Safe because: completing a delivery whose job is gone, or is another one of the same id, touches nothing but its entry.
--- KEYS: job jobs runs buckets backfills ledger
+-- KEYS: job jobs runs buckets backfills gates ledger
 -- ARGV: id due_prefix ready_prefix ledger_limit
 -- Reply: OK
 -- Error: NOT_FOUND
 -- Flags: allow-oom
---@include lib/due
---@include lib/execution
+--@include lib/gates
 --@include lib/delivery
 --@include lib/records
 local job = KEYS[1]
@@ -14,7 +13,8 @@ local jobs = KEYS[2]
 local runs = KEYS[3]
 local buckets = KEYS[4]
 local backfills = KEYS[5]
-local ledger = KEYS[6]
+local gates = KEYS[6]
+local ledger = KEYS[7]
 local id = ARGV[1]
 local due_prefix = ARGV[2]
 local ready_prefix = ARGV[3]
@@ -27,20 +27,22 @@ if not state then
 end
 local ready = ready_prefix .. queue
 local is_read = has_group(ready)
+local limits = read_gates(gates)
 local waiting, offered = {}, {}
 if state == 'active' then
   waiting[1] = { next_run_at, plan .. '|' .. id }
 end
 for _, execution in ipairs(read_live(job)) do
-  local nominal_at, where, _, at = unpack(execution, 1, 4)
-  if where == 'due' then
+  local nominal_at, where, _, at, _, lanes = unpack(execution, 1, 6)
+  let_out(limits, lanes)
+  if where ~= 'ready' then
     waiting[#waiting + 1] = { at, id .. '@' .. nominal_at }
   elseif not is_read or #redis.call('XPENDING', ready, 'workers', at, at, 1) == 0 then
     offered[#offered + 1] = at
   end
 end
 for _, due in ipairs(waiting) do
-  touch_due(buckets, due_prefix, due[1], queue)
+  touch_due(buckets, due_prefix, due[1], queue, due[2])
 end
 redis.call('EXISTS', jobs, runs, backfills, ledger)
 
@@ -53,5 +55,6 @@ end
 redis.call('DEL', job, runs)
 redis.call('ZREM', jobs, id)
 redis.call('SREM', backfills, id)
+save_gates(gates, limits)
 add_events(ledger, ledger_limit, { '["deleted","' .. id .. '"]' })
 return redis.status_reply('OK')

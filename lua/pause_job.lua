@@ -23,7 +23,7 @@ end
 if state ~= 'active' then
   return redis.error_reply('WRONG_STATE job ' .. id .. ' is ' .. state .. '; only an active job can be paused')
 end
-touch_due(buckets, due_prefix, next_run_at, queue)
+touch_due(buckets, due_prefix, next_run_at, queue, plan .. '|' .. id)
 redis.call('EXISTS', ledger)
 
 forget_due(buckets, due_prefix, next_run_at, queue, plan .. '|' .. id)

@@ -5,7 +5,7 @@
 -- KEYS: job plans runs buckets ledger
 -- ARGV: id version plan_id canonical next_run_at skipped due_prefix history_limit ledger_limit definition...
 --       version is the one that was read; next_run_at '' means no time to come; skipped is a record of times that were due
---       and go unfired, or ''; definition is the eleven values of lib/job
+--       and go unfired, or ''; definition is the thirteen values of lib/job
 -- Reply: the new version
 -- Error: NOT_FOUND CONFLICT WRONG_STATE
 --@include lib/due
@@ -43,7 +43,7 @@ end
 if ARGV[definition] ~= queue and tonumber(live or 0) + tonumber(backfill_live or 0) > 0 then
   return redis.error_reply('WRONG_STATE job ' .. id .. ' has live executions; its queue can change when they have ended')
 end
-touch_due(buckets, due_prefix, known_at, queue)
+touch_due(buckets, due_prefix, known_at, queue, known_plan .. '|' .. id)
 touch_due(buckets, due_prefix, next_run_at, ARGV[definition])
 redis.call('EXISTS', ledger, runs)
 

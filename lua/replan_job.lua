@@ -28,7 +28,7 @@ end
 if known_at ~= due_at then
   return redis.error_reply('CONFLICT job ' .. id .. ' has another time since it was read')
 end
-touch_due(buckets, due_prefix, due_at, queue)
+touch_due(buckets, due_prefix, due_at, queue, plan .. '|' .. id)
 touch_due(buckets, due_prefix, next_run_at, queue)
 redis.call('EXISTS', ledger, runs)
 

@@ -1,7 +1,7 @@
 -- Start an execution of a job by hand, whatever its state and its schedule.
 -- Its nominal time is now, moved on by a millisecond where that time is taken, so it never stands for a scheduled one.
 -- Safe because: the nominal time is chosen and taken in the same script.
--- KEYS: job buckets ledger
+-- KEYS: job buckets gates ledger
 -- ARGV: id now due_prefix ready_prefix max_ready ledger_limit
 -- Reply: execution id
 -- Error: NOT_FOUND
@@ -9,7 +9,8 @@
 --@include lib/records
 local job = KEYS[1]
 local buckets = KEYS[2]
-local ledger = KEYS[3]
+local gates = KEYS[3]
+local ledger = KEYS[4]
 local id = ARGV[1]
 local now = tonumber(ARGV[2])
 local due_prefix = ARGV[3]
@@ -18,7 +19,7 @@ local max_ready = tonumber(ARGV[5])
 local ledger_limit = tonumber(ARGV[6])
 
 local known = redis.call('HMGET', job, 'next_run_at', 'ran_at', 'queue', 'target', 'payload', 'retry',
-  'expires_after_ms')
+  'expires_after_ms', 'group')
 local next_run_at, ran_at, queue = unpack(known, 1, 3)
 if not queue then
   return redis.error_reply('NOT_FOUND there is no job ' .. id)
@@ -29,12 +30,15 @@ while nominal_at == next_run_at or redis.call('HEXISTS', job, 'x:' .. nominal_at
 end
 touch_due(buckets, due_prefix, '', queue)
 redis.call('EXISTS', ledger)
-local room = take_room({}, ready_prefix .. queue, max_ready)
+local at = { ready_prefix = ready_prefix, max_ready = max_ready, gates = read_gates(gates), room = {} }
+local held_in, lanes = let_in(at, queue, known[4], known[8])
+redis.call('EXISTS', due_prefix .. '@', due_prefix .. (held_in or ''))
 
 local execution_id = id .. '@' .. nominal_at
-local live = start_now(room, buckets, due_prefix, ready_prefix .. queue, execution_id, nominal_at, queue,
+local live = start_now(held_in, lanes, buckets, due_prefix, ready_prefix .. queue, execution_id, nominal_at,
   { unpack(known, 4, 7) })
+save_gates(gates, at.gates)
 redis.call('HSET', job, 'x:' .. nominal_at, live, 'ran_at', nominal_at)
 redis.call('HINCRBY', job, 'live', 1)
-add_events(ledger, ledger_limit, { room and offered_event(execution_id, 1, nominal_at, queue) or nil })
+add_events(ledger, ledger_limit, { not held_in and offered_event(execution_id, 1, nominal_at, queue) or nil })
 return execution_id

@@ -9,8 +9,8 @@ from seeding import MINUTE, NOW, lease, registration, seed
 
 from engine import codec
 from engine.backfill import Backfill, Batch, Order, Reprocess, propose_batch
+from engine.execution import Outcome, Record, SkipRecord
 from engine.keys import Shard
-from engine.model import Outcome, Record, SkipRecord
 from engine.registration import Registration
 from engine.store import Store
 from engine.store.backfills import (

@@ -19,8 +19,10 @@ from seeding import registration
 
 from engine import codec
 from engine.clock import ManualClock
+from engine.execution import Delivery, Outcome, Record, SkipRecord
 from engine.keys import GROUP
-from engine.model import HTTP_QUEUE, Delivery, HttpTarget, Outcome, Overlap, Record, SkipRecord
+from engine.model import HttpTarget, Overlap
+from engine.names import HTTP_QUEUE
 from engine.plan import Plan
 from engine.reclaimer import Reclaimer
 from engine.registration import Registration
@@ -137,19 +139,25 @@ def hire(
     concurrency: int = 100,
 ) -> tuple[Worker, Reclaimer]:
     """Return a worker and who takes over for it."""
+    weights = dict.fromkeys(queues, 1)
     worker = Worker(
-        store, clock, queues, lambda: runner, concurrency=concurrency, consumer=consumer
+        store, clock, weights, lambda: runner, concurrency=concurrency, consumer=consumer
     )
     return worker, Reclaimer(store, clock, worker)
 
 
 async def settle(worker: Worker) -> None:
-    """Let what the worker runs come to its end: nothing of it waits for anything but its turn."""
-    for _ in range(1_000):
+    """Let what the worker runs come to its end: it waits for its turn, or for a word to the
+    server."""
+    for _ in range(100):
         if not worker.running:
             return
         await asyncio.sleep(0)
-    raise AssertionError(f"{worker.running} executions still run")
+
+    async def is_idle() -> bool:
+        return worker.running == 0
+
+    await eventually(is_idle)
 
 
 async def expire_leases(store: Store, holder: str) -> None:

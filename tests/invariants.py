@@ -3,21 +3,32 @@
 The invariants, in the order of `faults`:
 
 1.  A job is in the due index exactly while it is active, once, under its `next_run_at`: in the
-    bucket of that minute, or in its queue's bucket where it waits for room.
-2.  A live execution is in the index in the same way (`due:`), or in its job's ready stream
-    (`ready:`); `live` counts them, `backfill_live` those that a backfill started.
+    bucket of that minute, in its stream's bucket where it waits for room, or in that of a lane of
+    its queue or of a host, for its priority, where it waits for a permit.
+2.  A live execution is in the index in the same way (`due:`), in the minute in which it lapses
+    (`async:`), or in its job's ready stream (`ready:`); `live` counts them, `backfill_live` those
+    that a backfill started.
 3.  Nothing else is in the index, and nothing else is in a ready stream, except what a consumer
     holds of a job that was deleted meanwhile.
-4.  `buckets` lists the buckets there are, by minute.
+4.  `buckets` lists the buckets there are, by minute; `due:@` says of each member of a lane's
+    bucket where it is, and of no other.
 5.  `jobs` lists the jobs there are; each one's plan is stored; no history is without its job.
 6.  `backfills` lists the jobs whose backfill is not at its end.
 7.  Times that wait (`queued`) stand in a job whose field `rules` has the end of an execution start
     them.
+8.  `live:<lane>` in the gates counts the live executions that came through the lane. (A limit that
+    is lifted and set again while some of them are live begins to count anew: a test that does so
+    ends them.)
+9.  `dead` lists the letters there are, and no execution is live that a letter says is dead.
+
+What side effects gave (`effects:`) may stay behind its job.
 """
 
 from __future__ import annotations
 
 import json
+import re
+from collections import Counter
 from collections.abc import Iterator
 from typing import Any
 
@@ -115,6 +126,7 @@ def faults(space: Keyspace) -> Iterator[str]:
     """Yield each way in which a shard breaks an invariant."""
     jobs = _with_prefix(space, "job:")
     index = _with_prefix(space, "due:")
+    lanes = index.pop("@", {})
     places: dict[str, list[tuple[str, float]]] = {}
     for bucket, members in index.items():
         for member, score in members.items():
@@ -135,6 +147,9 @@ def faults(space: Keyspace) -> Iterator[str]:
     scores = {bucket: float("inf" if bucket[0] == "@" else bucket) for bucket in index}
     if space.get("buckets", {}) != scores:
         yield f"buckets are {space.get('buckets')} and should be {scores}"
+    held = {member: bucket for bucket in index if "/" in bucket for member in index[bucket]}
+    if lanes != held:
+        yield f"lanes are {lanes} and should be {held}"
     if space.get("jobs", {}) != dict.fromkeys(jobs, 0.0):
         yield f"jobs are {space.get('jobs')} and should be {list(jobs)}"
     filling = {i for i, job in jobs.items() if job.get("backfill_state") in OPEN_BACKFILL}
@@ -142,6 +157,8 @@ def faults(space: Keyspace) -> Iterator[str]:
         yield f"backfills are {space.get('backfills')} and should be {sorted(filling)}"
     for job_id in _with_prefix(space, "runs:").keys() - jobs.keys():
         yield f"{job_id} has a history and is no job"
+    yield from _faults_of_gates(jobs, space.get("gates", {}))
+    yield from _faults_of_letters(jobs, space)
 
 
 def _with_prefix(space: Keyspace, prefix: str) -> Keyspace:
@@ -177,10 +194,11 @@ def _faults_of_executions(
             f" backfill started {sorted(marked)}"
         )
     for nominal_at, value in live.items():
-        where, attempt, at = value.split(":")
+        where, attempt, at = value.partition(";")[0].split(":")[:3]
         member = f"{job_id}@{nominal_at}"
-        if where == "due":
-            yield from _faults_of_place(member, at, job["queue"], places)
+        if where != "ready":
+            queue = job["queue"] if where == "due" else None
+            yield from _faults_of_place(member, at, queue, places)
             continue
         entries.add(at)
         entry = space.get(f"ready:{job['queue']}", {}).get(at)
@@ -189,10 +207,52 @@ def _faults_of_executions(
 
 
 def _faults_of_place(
-    member: str, due_at: str, queue: str, places: dict[str, list[tuple[str, float]]]
+    member: str, due_at: str, stream: str | None, places: dict[str, list[tuple[str, float]]]
 ) -> Iterator[str]:
-    """Yield whether a member is not exactly once where it belongs, and take it out of `places`."""
+    """Yield whether a member is not exactly once where it belongs, and take it out of `places`.
+    One that waits for no stream's room and permits belongs into its minute."""
     found = places.pop(member, [])
-    wanted = [(bucket, float(due_at)) for bucket in (str(int(due_at) // 60_000), f"@{queue}")]
-    if len(found) != 1 or found[0] not in wanted:
-        yield f"{member} is at {found} and should be at one of {wanted}"
+    wanted = [str(int(due_at) // 60_000)]
+    if stream is not None:
+        queue, colon, priority = stream.partition(":")
+        suffix = colon + priority
+        wanted += [f"@{stream}", f"@q/{queue}{suffix}", f"@g/{queue}/…{suffix}", f"@h/…{suffix}"]
+    at = [(_without_name(bucket), score) for bucket, score in found]
+    if len(at) != 1 or at[0][0] not in wanted or at[0][1] != float(due_at):
+        yield f"{member} is at {found} and should be at {due_at} in one of {wanted}"
+
+
+def _without_name(bucket: str) -> str:
+    """Return a lane's bucket without the name of the host or group, which an edit may change while
+    something waits."""
+    return re.sub(r"^(@h/|@g/[^/]*/)(?:.*?)(:high|:low)?$", r"\1…\2", bucket)
+
+
+def _faults_of_gates(jobs: Keyspace, gates: dict[str, str]) -> Iterator[str]:
+    """Yield lanes whose count is not that of the live executions which came through them."""
+    through = Counter(
+        lane
+        for job in jobs.values()
+        for name, value in job.items()
+        if name.startswith("x:")
+        for lane in value.partition(";")[2].split(",")
+    )
+    counted = ("slots:", "tokens:", "live:")
+    limited = {name.partition(":")[2] for name in gates if name.startswith(counted)}
+    for lane in sorted(limited):
+        count = int(gates.get(f"live:{lane}", 0))
+        if count != through[lane]:
+            yield f"{lane} counts {count} live executions, and {through[lane]} came through it"
+
+
+def _faults_of_letters(jobs: Keyspace, space: Keyspace) -> Iterator[str]:
+    """Yield where letters, the list of them, and live executions do not agree."""
+    letters = _with_prefix(space, "letter:")
+    if space.get("dead", {}).keys() != letters.keys():
+        yield f"dead are {sorted(space.get('dead', {}))}, and letters {sorted(letters)}"
+    for execution_id, letter in letters.items():
+        job_id, _, nominal_at = execution_id.partition("@")
+        job = jobs.get(job_id, {})
+        is_of_job = job.get("definition", "").startswith(f"[{letter['born']},")
+        if is_of_job and f"x:{nominal_at}" in job:
+            yield f"{execution_id} is live and has a letter"

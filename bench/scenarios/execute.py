@@ -8,7 +8,7 @@ import time
 from bench.floor import measure_floor
 from bench.scenarios.spike import PAYLOAD, seed
 from engine.clock import ManualClock
-from engine.model import Delivery
+from engine.execution import Delivery
 from engine.scheduler import Scheduler
 from engine.shards import ShardKeeper
 from engine.store import Store
@@ -38,7 +38,7 @@ async def run(store: Store, count: int) -> dict[str, float]:
     scheduler = Scheduler(store, clock, keeper)
     while scheduler.totals.fired < count:
         await scheduler.step()
-    worker = Worker(store, clock, ["http"], NoOp, concurrency=2_000, consumer="bench")
+    worker = Worker(store, clock, {"http": 1}, NoOp, concurrency=2_000, consumer="bench")
     stop = asyncio.Event()
     started, python_started = time.perf_counter(), time.process_time()
     running = asyncio.create_task(worker.run(stop))

@@ -14,10 +14,14 @@ import click
 from engine import __version__
 from engine.cli.backfill import backfill
 from engine.cli.calendars import calendars
+from engine.cli.dead import dead
 from engine.cli.doctor import doctor
+from engine.cli.executions import executions
 from engine.cli.fleet import api, scheduler, worker
 from engine.cli.jobs import jobs
+from engine.cli.queues import hosts, queues
 from engine.cli.schedules import explain, lint, next_
+from engine.cli.scripts import scripts
 from engine.cli.up import up
 from engine.errors import WaterclockError
 
@@ -49,11 +53,16 @@ for command in (
     worker,
     api,
     jobs,
+    executions,
+    dead,
+    queues,
+    hosts,
     backfill,
     calendars,
     next_,
     lint,
     explain,
     doctor,
+    scripts,
 ):
     main.add_command(command)

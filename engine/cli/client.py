@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import json
+import re
+from collections.abc import Mapping
 from typing import Any
 from urllib.error import HTTPError
-from urllib.parse import quote, urlencode, urlsplit
+from urllib.parse import parse_qs, quote, urlencode, urlsplit
 from urllib.request import ProxyHandler, Request, build_opener
 
 import click
@@ -14,6 +16,7 @@ from engine.errors import BadInput
 from engine.logs import printable
 
 TIMEOUT_S = 30
+_NEXT = re.compile(r'<([^>]*)>; *rel="next"')
 
 
 class Refused(click.ClickException):
@@ -54,6 +57,13 @@ class Api:
     def get(self, *path: str, **query: object) -> Any:
         return self._send("GET", path, query=query)
 
+    def get_page(self, *path: str, **query: object) -> tuple[Any, str | None]:
+        """Return one page of a list, and the `after` of the next one, None at the end."""
+        page, headers = self._exchange("GET", path, query=query)
+        link = _NEXT.match(headers.get("Link", ""))
+        after = parse_qs(urlsplit(link[1]).query).get("after") if link else None
+        return page, after[0] if after else None
+
     def post(self, *path: str, body: object = None) -> Any:
         return self._send("POST", path, body=body)
 
@@ -75,7 +85,10 @@ class Api:
     def delete(self, *path: str) -> Any:
         return self._send("DELETE", path)
 
-    def _send(
+    def _send(self, method: str, path: tuple[str, ...], **more: Any) -> Any:
+        return self._exchange(method, path, **more)[0]
+
+    def _exchange(
         self,
         method: str,
         path: tuple[str, ...],
@@ -85,7 +98,8 @@ class Api:
         ical: bytes | None = None,
         version: int | None = None,
         root: str = "/v1",
-    ) -> Any:
+    ) -> tuple[Any, Mapping[str, str]]:
+        """Return the answer's JSON, and its headers."""
         given = {name: value for name, value in (query or {}).items() if value is not None}
         url = "/".join([self._url + root, *(quote(part, safe="") for part in path)])
         headers = {} if version is None else {"If-Match": f'"{version}"'}
@@ -100,7 +114,7 @@ class Api:
         try:
             with self._opener.open(request, timeout=TIMEOUT_S) as answer:
                 text = answer.read()
-                return json.loads(text) if text else None
+                return json.loads(text) if text else None, answer.headers
         except HTTPError as error:
             with error:
                 raise self._refusal(error) from None

@@ -8,11 +8,12 @@ from collections.abc import Callable, Sequence
 
 import click
 
-from engine.cli.options import log_level, setting
+from engine.cli.options import allow_shell, log_level, setting
 from engine.cli.process import open_store, run_process
 from engine.clock import SampledClock, ServerClock
 from engine.config import Config
-from engine.model import check_queue
+from engine.names import SHELL_QUEUE
+from engine.reading import parse_queues
 from engine.store import Store
 from engine.supervisor import Service, run_services
 
@@ -34,13 +35,15 @@ def scheduler(**options: object) -> None:
     "worker_queues",
     "--queue",
     multiple=True,
-    help="A queue to read; may be given again. [WATERCLOCK_WORKER_QUEUES; default: http]",
+    help="A queue to read, NAME or NAME=WEIGHT; may be given again."
+    " [WATERCLOCK_WORKER_QUEUES; default: http]",
 )
+@allow_shell
 @setting("worker_concurrency", "--concurrency")
 @setting("redis_url", "--redis-url")
 @log_level("info")
 def worker(worker_queues: tuple[str, ...], **options: object) -> None:
-    """Run the executions of http jobs. Any number may run."""
+    """Run the executions of http jobs, and of shell jobs if that is allowed. Any number may run."""
     from engine.roles import worker_services
 
     config = Config.from_env(worker_queues=",".join(worker_queues) or None, **options)
@@ -73,9 +76,13 @@ def url_of(host: str, port: int) -> str:
     return f"http://[{host}]:{port}" if ":" in host else f"http://{host}:{port}"
 
 
-def queues_of(config: Config) -> list[str]:
-    """Return the queues that a worker reads. Raises BadInput for what is no queue name."""
-    return [check_queue(name.strip()) for name in config.worker_queues.split(",")]
+def queues_of(config: Config) -> dict[str, int]:
+    """Return the queues that a worker reads, with their weights. Raises BadInput for what is no
+    queue."""
+    weights = parse_queues(config.worker_queues.split(","))
+    if config.allow_shell and "worker_queues" not in config.model_fields_set:
+        weights[SHELL_QUEUE] = 1
+    return weights
 
 
 def _run_on_store(

@@ -5,12 +5,13 @@ from __future__ import annotations
 import time
 from collections import Counter
 from collections.abc import Callable
-from dataclasses import asdict, dataclass
-from typing import Literal
+from dataclasses import asdict, dataclass, replace
+from typing import Any, Literal
 
 import click
 
 from engine.cli.client import Api, Refused
+from engine.cli.job_options import given
 from engine.cli.options import over_api
 from engine.cli.show import print_json, print_table
 from engine.crontab import CRONTAB_DIALECT, Crontab, CrontabEntry, job_ids, read_crontab
@@ -34,7 +35,8 @@ class Line:
 
 @click.command()
 @click.argument("file", type=click.Path(exists=True, dir_okay=False, allow_dash=True))
-@click.option("--url", required=True, help="The URL that runs commands: it gets the POST.")
+@click.option("--url", help="POST what is to run to this URL, which runs it.")
+@click.option("--shell", is_flag=True, help="Let workers started with --allow-shell run it.")
 @click.option(
     "--system/--user",
     default=None,
@@ -49,28 +51,35 @@ def crontab(
     api: Api,
     as_json: bool,
     file: str,
-    url: str,
+    url: str | None,
+    shell: bool,
     system: bool | None,
     timezone: str,
     dry_run: bool,
 ) -> None:
-    """Register a job for each line of a crontab FILE ("-" is standard input).
+    """Register a job for each line of a crontab FILE ("-" is standard input), with --url or with
+    --shell.
 
-    Waterclock runs no shell. Each job POSTs {"command", "stdin", "user", "environment"} to --url.
+    With --shell a job is the command itself, in the directory that HOME names. With --url it POSTs
+    {"command", "stdin", "user", "environment"}.
 
     A line's job has the same id at every import, so importing again adds only what is new. Lines
     that cannot be taken are told with the reason, and do not hold up the others: the exit code is
     then 1, with --dry-run too.
     """
+    if (url is not None) is shell:
+        raise click.UsageError("give either --url or --shell")
     now = int(time.time() * 1000)
     _check_zone(timezone, now)
     read = read_crontab(_text_of(file), system=system, timezone=timezone, now=now)
 
     def foresee(entry: CrontabEntry, job_id: str) -> Line:
-        return Line(entry.line, "new", job_id, _upcoming(entry, job_id, now), entry.note)
+        return Line(entry.line, "new", job_id, _upcoming(entry, job_id, now), _note(entry, shell))
 
     def register(entry: CrontabEntry, job_id: str) -> Line:
-        return _register(api, url, entry, job_id)
+        what = _shell_job(entry) if shell else _http_job(entry, url)
+        created = Line(entry.line, "created", job_id, note=_note(entry, shell))
+        return _register(api, {**_when(entry, job_id), **what}, created)
 
     lines = _each_line(read, file, foresee if dry_run else register)
     if as_json:
@@ -91,12 +100,17 @@ def _each_line(
     return sorted(taken + refused, key=lambda line: line.line)
 
 
-def _register(api: Api, url: str, entry: CrontabEntry, job_id: str) -> Line:
-    body = {
+def _when(entry: CrontabEntry, job_id: str) -> dict[str, Any]:
+    return {
         "job_id": job_id,
         "schedule_expr": entry.schedule_expr,
         "dialect": CRONTAB_DIALECT,
         "timezone": entry.timezone,
+    }
+
+
+def _http_job(entry: CrontabEntry, url: str | None) -> dict[str, Any]:
+    return {
         "target": {"type": "http", "url": url},
         "payload": {
             "command": entry.command,
@@ -105,13 +119,36 @@ def _register(api: Api, url: str, entry: CrontabEntry, job_id: str) -> Line:
             "environment": entry.environment,
         },
     }
+
+
+def _shell_job(entry: CrontabEntry) -> dict[str, Any]:
+    target = {
+        "type": "shell",
+        "command": entry.command,
+        "cwd": entry.environment.get("HOME") or None,
+        "env": entry.environment or None,
+        "stdin": entry.stdin,
+        "user": entry.user,
+    }
+    return {"target": given(target)}
+
+
+def _note(entry: CrontabEntry, shell: bool) -> str | None:
+    """Return what of a line was understood and set aside."""
+    mail = shell and entry.environment.get("MAILTO")
+    notes = [entry.note, "MAILTO: no mail is sent, the history has the output" if mail else None]
+    return "; ".join(filter(None, notes)) or None
+
+
+def _register(api: Api, body: dict[str, Any], created: Line) -> Line:
+    """Register a job; return its line, `created` with its next time if nothing was against it."""
     try:
         job = api.post("jobs", body=body)
     except Refused as refused:
         if refused.code == JobExists.code:
-            return Line(entry.line, "exists", job_id, note="already there")
-        return Line(entry.line, "refused", job_id, note=refused.message)
-    return Line(entry.line, "created", job_id, (job["next_run_at"],), entry.note)
+            return replace(created, status="exists", note="already there")
+        return replace(created, status="refused", note=refused.message)
+    return replace(created, next_runs=(job["next_run_at"],))
 
 
 def _upcoming(entry: CrontabEntry, job_id: str, now: int) -> tuple[str, ...]:

@@ -8,9 +8,10 @@ from typing import Any, get_args
 
 import click
 
-from engine.backoff import Jitter
+from engine.backoff import Backoff, Jitter
 from engine.cli.options import Decorator
 from engine.model import Overlap
+from engine.names import Priority
 from engine.plan import DIALECT_SUMMARIES, DstOverlap, Gap, MisfirePolicy, Roll
 
 
@@ -61,18 +62,43 @@ _OPTIONS = (
     click.option("--url", help="POST the payload to this URL."),
     click.option("--worker", "is_worker", is_flag=True, help="Leave it to consumers of your own."),
     click.option("--header", "headers", multiple=True, help='"Name: value"; may be given again.'),
-    click.option("--timeout-ms", type=int, help="How long the URL has to answer."),
+    click.option("--command", help="Run this, with /bin/sh -c, on a worker that allows it."),
+    click.option("--cwd", help="Where the command runs. [default: the home directory]"),
+    click.option("--env", multiple=True, help='"NAME=value" for the command; may be given again.'),
+    click.option("--stdin", help="The command's standard input. [default: the payload]"),
+    click.option("--user", help="Whom the command runs as. [default: the worker's user]"),
+    click.option("--timeout-ms", type=int, help="How long the URL, or the command, may take."),
     click.option("--payload", type=_Json(), help="Any JSON value."),
     click.option("--queue", help="The queue that workers read."),
+    click.option(
+        "--priority", type=click.Choice(list(map(str, Priority))), help="Its place in its queue."
+    ),
+    click.option("--group", help="Whose job it is: groups share a queue fairly."),
     click.option("--max-attempts", type=int, help="Attempts in all, the first included."),
+    click.option("--retry-backoff", type=click.Choice(get_args(Backoff)), help="How waits grow."),
     click.option("--retry-base-ms", type=int, help="The wait after the first attempt."),
     click.option("--retry-max-ms", type=int, help="The wait stops growing here."),
     click.option(
+        "--retry-wait-ms",
+        "retry_waits_ms",
+        type=int,
+        multiple=True,
+        help="A wait of the backoff list; may be given again, and the last one repeats.",
+    ),
+    click.option(
         "--retry-jitter", type=click.Choice(get_args(Jitter)), help="How waits are spread."
+    ),
+    click.option("--retry-max-elapsed-ms", type=int, help="No attempt begins later than this."),
+    click.option("--retry-deadline-ms", type=int, help="The execution is over so long after."),
+    click.option(
+        "--retry-on",
+        multiple=True,
+        help="What is tried again: a status, 4xx, 5xx, or a kind of error; may be given again.",
     ),
     click.option(
         "--overlap", type=click.Choice(list(map(str, Overlap))), help="If one still runs."
     ),
+    click.option("--concurrency", type=int, help="Runs that are no overlap yet. [default: 1]"),
     click.option("--max-runs", type=int, help="The schedule ends after so many."),
     click.option("--expires-after-ms", type=int, help="Not started so late, a run is dropped."),
     click.option("--pause-after-failures", type=int, help="So many dead in a row pause the job."),
@@ -100,30 +126,59 @@ def job_body(
     url: str | None,
     is_worker: bool,
     headers: tuple[str, ...],
+    command: str | None,
+    cwd: str | None,
+    env: tuple[str, ...],
+    stdin: str | None,
+    user: str | None,
     timeout_ms: int | None,
     max_attempts: int | None,
+    retry_backoff: str | None,
     retry_base_ms: int | None,
     retry_max_ms: int | None,
+    retry_waits_ms: tuple[int, ...],
     retry_jitter: str | None,
+    retry_max_elapsed_ms: int | None,
+    retry_deadline_ms: int | None,
+    retry_on: tuple[str, ...],
     misfire: str | None,
     grace_ms: int | None,
     max_catch_up: int | None,
     **rest: Any,
 ) -> dict[str, Any]:
     """Return the body that holds what was given, and nothing else."""
-    if is_worker and (url is not None or headers or timeout_ms is not None):
-        raise click.UsageError("--header and --timeout-ms go with --url, and --worker without it")
+    http = given({"url": url, "headers": dict(map(_header, headers)) or None})
+    shell = given(
+        {
+            "command": command,
+            "cwd": cwd,
+            "env": dict(map(_variable, env)) or None,
+            "stdin": stdin,
+            "user": user,
+        }
+    )
+    if (http and shell) or (is_worker and (http or shell or timeout_ms is not None)):
+        raise click.UsageError(
+            "--header and --timeout-ms go with --url; --cwd, --env, --stdin, --user and"
+            " --timeout-ms with --command; none of them with --worker"
+        )
+    kinds = {"worker": is_worker, "http": url is not None, "shell": command is not None}
     target = {
-        "type": "worker" if is_worker else ("http" if url is not None else None),
-        "url": url,
-        "headers": dict(map(_header, headers)) or None,
+        "type": next((kind for kind, is_it in kinds.items() if is_it), None),
+        **http,
+        **shell,
         "timeout_ms": timeout_ms,
     }
     retry = {
         "max_attempts": max_attempts,
+        "backoff": retry_backoff,
         "base_ms": retry_base_ms,
         "max_ms": retry_max_ms,
+        "waits_ms": [*retry_waits_ms] or None,
         "jitter": retry_jitter,
+        "max_elapsed_ms": retry_max_elapsed_ms,
+        "deadline_ms": retry_deadline_ms,
+        "on": [int(item) if item.isdecimal() else item for item in retry_on] or None,
     }
     late = {"policy": misfire, "grace_ms": grace_ms, "max_catch_up": max_catch_up}
     body = {
@@ -140,6 +195,13 @@ def job_body(
 def given(fields: dict[str, Any]) -> dict[str, Any]:
     """Return the fields that have a value."""
     return {name: value for name, value in fields.items() if value is not None}
+
+
+def _variable(text: str) -> tuple[str, str]:
+    name, equals, value = text.partition("=")
+    if not equals:
+        raise click.UsageError("--env takes 'NAME=value'")
+    return name, value
 
 
 def _header(text: str) -> tuple[str, str]:

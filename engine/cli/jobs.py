@@ -25,9 +25,10 @@ def jobs() -> None:
 @job_options
 @over_api
 def add(api: Api, as_json: bool, job_id: str | None, **options: Any) -> None:
-    """Register a job, with --url or with --worker."""
-    if (options["url"] is None) is not options["is_worker"]:
-        raise click.UsageError("give either --url or --worker")
+    """Register a job, with one of --url, --worker and --command."""
+    targets = (options["url"] is not None, options["is_worker"], options["command"] is not None)
+    if sum(targets) != 1:
+        raise click.UsageError("give one of --url, --worker and --command")
     body = given({"job_id": job_id}) | job_body(**options)
     _print_job(api.post("jobs", body=body), as_json)
 
@@ -73,7 +74,7 @@ def list_(api: Api, as_json: bool, **query: Any) -> None:
                 _joined(job["schedule_expr"]),
                 job["timezone"],
                 job["next_run_at"],
-                job["target"].get("url", f"queue {job['queue']}"),
+                _target(job),
             )
             for job in page["jobs"]
         ],
@@ -143,6 +144,19 @@ def resume(api: Api, job_id: str, as_json: bool, **body: Any) -> None:
 
 @jobs.command()
 @click.argument("job_id")
+@click.option("--note", help="Why, for whoever looks at the history.")
+@over_api
+def cancel(api: Api, job_id: str, as_json: bool, note: str | None) -> None:
+    """End all that is live of a job; its schedule goes on."""
+    found = api.post("jobs", job_id, "cancel", body=given({"note": note}) or None)
+    if as_json:
+        print_json(found)
+    else:
+        print_facts([("cancelled", found["cancelled"])])
+
+
+@jobs.command()
+@click.argument("job_id")
 @click.option("-n", type=click.IntRange(1, 1000), help="How many. [default: 10]")
 @over_api
 def upcoming(api: Api, job_id: str, as_json: bool, n: int | None) -> None:
@@ -183,6 +197,11 @@ def _print_job(job: dict[str, Any], as_json: bool) -> None:
         (name, value if isinstance(value, str | None) else json.dumps(value))
         for name, value in job.items()
     )
+
+
+def _target(job: dict[str, Any]) -> str:
+    target: dict[str, str] = job["target"]
+    return target.get("url") or target.get("command") or f"queue {job['queue']}"
 
 
 def _joined(expr: str | list[str] | None) -> str | None:

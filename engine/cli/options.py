@@ -40,6 +40,12 @@ def setting(name: str, flag: str, **more: Any) -> Decorator:
     return click.option(flag, name, **more)
 
 
+def allow_shell(command: Callable[..., Any]) -> Callable[..., Any]:
+    """Give a command the option `--allow-shell`."""
+    about = "Run shell jobs too, which may do what this process may. [WATERCLOCK_ALLOW_SHELL]"
+    return setting("allow_shell", "--allow-shell", is_flag=True, default=None, help=about)(command)
+
+
 def log_level(default: str) -> Decorator:
     """Return the option `--log-level`, which sets logging up and passes nothing on."""
     return click.option(

@@ -19,7 +19,7 @@ _STYLES = {
     **dict.fromkeys(("succeeded", "active", "created"), "green"),
     **dict.fromkeys(("failed", "retrying", "paused", "exists"), "yellow"),
     **dict.fromkeys(("dead", "refused"), "red"),
-    **dict.fromkeys(("skipped", "completed"), "dim"),
+    **dict.fromkeys(("skipped", "completed", "cancelled"), "dim"),
 }
 
 

@@ -14,15 +14,15 @@ from rich.text import Text
 
 from engine import __version__
 from engine.cli.fleet import queues_of, url_of
-from engine.cli.options import log_level, setting
+from engine.cli.options import allow_shell, log_level, setting
 from engine.cli.process import open_store, run_process
 from engine.cli.show import cell, print_facts, print_line
 from engine.clock import ServerClock
 from engine.config import Config
 from engine.embedded import EmbeddedServer, find_server
+from engine.execution import Outcome, Record
 from engine.logs import printable
 from engine.loop import sleep_unless
-from engine.model import Outcome, Record
 from engine.store import Store
 from engine.store.server import ServerInfo, check_server, time_ms
 from engine.supervisor import Service, run_services
@@ -47,6 +47,7 @@ log = logging.getLogger("waterclock.up")
     type=click.IntRange(1, 65_535),
     help="Let consumers reach the embedded server on this port of 127.0.0.1, too.",
 )
+@allow_shell
 @log_level("warning")
 def up(demo: bool, server_port: int | None, **options: object) -> None:
     """Run everything: server, scheduler, worker and API.
@@ -55,6 +56,8 @@ def up(demo: bool, server_port: int | None, **options: object) -> None:
     What was registered is kept in the data directory and goes on at the next start.
     """
     config = Config.from_env(**options)
+    if config.public_url is None and config.port:
+        config = config.model_copy(update={"public_url": url_of(config.host, config.port)})
     if "redis_url" not in config.model_fields_set:
         binary = find_server(config.server_bin)
         with EmbeddedServer(config.data_dir, binary=binary, port=server_port) as server:

@@ -7,7 +7,7 @@ history, calendars, backfills.
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from engine import codec
 from engine.config import Config
@@ -17,6 +17,9 @@ from engine.plan import NO_CALENDARS, Calendars, Plan
 from engine.scripts import Scripts
 from engine.store.connection import connect
 from engine.store.server import check_server
+
+if TYPE_CHECKING:
+    from engine.store.limits import Limits
 
 BLOCK_MS = 500
 """How long a read waits for work: also the longest that a stopping worker waits for its read."""
@@ -37,8 +40,14 @@ class Store:
     config: Config
     plans: dict[str, Plan] = field(default_factory=dict)
     """Plans by id, as far as they were read. A plan never changes."""
+    signing_key: bytes | None = field(default=None, repr=False)
+    """What signs promises of targets, once it was read (see reports.py)."""
     calendars: Calendars = NO_CALENDARS
     """The calendars when they were last looked at (see snapshot.py)."""
+    limits: tuple[float, Limits] | None = None
+    """The limits when they were last looked at, and that (monotonic) time (see limits.py)."""
+    fair: set[str] = field(default_factory=set)
+    """Queues that this process has made fair, or seen to be (see limits.py)."""
 
     @classmethod
     async def open(cls, config: Config) -> Store:

@@ -236,6 +236,7 @@ async def advance_backfill(
         "" if place is None else place,
         "" if batch.next_at is None else batch.next_at,
         shard.ready_prefix,
+        shard.letter_prefix,
         store.max_ready,
         store.config.ledger_limit,
     ]
@@ -250,6 +251,7 @@ async def advance_backfill(
             shard.runs(job_id),
             shard.backfills,
             shard.dead,
+            shard.gates,
             shard.ledger,
         ],
         args,

@@ -12,8 +12,9 @@ from contextlib import suppress
 
 from engine import codec
 from engine.errors import Conflict, NotFound, NotSupported
+from engine.execution import SkipReason, SkipRecord
 from engine.keys import CALENDARS, Shard
-from engine.model import JobState, SkipReason, SkipRecord
+from engine.model import JobState
 from engine.plan import Calendar, Plan
 from engine.store import Store
 from engine.store.jobs import StoredJob, get_job

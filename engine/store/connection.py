@@ -5,14 +5,20 @@ breaks or an answer is late, and says nothing; one XADD became two entries. So t
 sends anything again. Our own loops do, and only compare-and-set scripts. A read that blocks has
 connections of its own, whose socket timeout is the block time plus a margin: shorter would cut the
 read off, and none would hang for ever on a half-open connection.
+
+The driver's asyncio connections write commands in Python, which costs a worker a fifth of its time;
+its other connections have hiredis do it, and so have ours.
 """
 
 from __future__ import annotations
+
+from typing import Any
 
 import redis.exceptions as driver
 from redis.asyncio import BlockingConnectionPool, Redis
 from redis.asyncio.retry import Retry
 from redis.backoff import NoBackoff
+from redis.connection import HiredisRespSerializer
 
 from engine.errors import Unusable
 
@@ -62,4 +68,17 @@ def connect(url: str, *, block_ms: int = 0, max_connections: int = 64) -> Redis:
             "the server's URL must begin with redis://, rediss:// or unix://"
             " (WATERCLOCK_REDIS_URL or --redis-url)"
         ) from None
+    pool.connection_class = _packing_fast(pool.connection_class)
     return Redis.from_pool(pool)
+
+
+def _packing_fast(kind: type[Any]) -> type[Any]:
+    """Return a kind of connection that differs in nothing but how it writes commands."""
+    serializer = HiredisRespSerializer()
+
+    class PackingFast(kind):  # type: ignore[misc]
+        def pack_command(self, *args: Any) -> list[bytes]:
+            packed: list[bytes] = serializer.pack(*args)
+            return packed
+
+    return PackingFast

@@ -72,7 +72,7 @@ async def peek_due(store: Store, shards: Sequence[Shard], now: int) -> list[Peek
         [
             (
                 "peek_due",
-                [shard.buckets],
+                [shard.buckets, shard.gates],
                 [shard.due_prefix, shard.ready_prefix, now, config.batch, store.max_ready],
             )
             for shard in shards
@@ -139,7 +139,7 @@ async def fire_due(
             len(group.members),
             *group.members,
         ]
-    keys = [shard.fence, shard.buckets, shard.due(bucket), shard.ledger]
+    keys = [shard.fence, shard.buckets, shard.due(bucket), shard.gates, shard.ledger]
     return Fired(*await store.scripts.run("fire_due", keys, args))
 
 
@@ -165,6 +165,6 @@ async def fire_attempts(
     ]
     for member, due_at in members:
         args += [due_at, member]
-    keys = [shard.fence, shard.buckets, shard.due(bucket), shard.ledger]
+    keys = [shard.fence, shard.buckets, shard.due(bucket), shard.gates, shard.ledger]
     offered, held, stale = await store.scripts.run("fire_attempts", keys, args)
     return Fired(fired=offered, held=held, stale=stale)

@@ -6,28 +6,22 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
-from random import Random
 
 from redis.exceptions import ResponseError
 
 from engine import codec
-from engine.keys import GROUP, Shard
-from engine.model import (
-    Delivery,
-    Outcome,
-    Record,
-    SkipReason,
-    SkipRecord,
-)
+from engine.execution import Delivery
+from engine.keys import GROUP, Shard, waiting_bucket
 from engine.scripts import Call
 from engine.store import BLOCK_MS, Store
+from engine.store.outcomes import Result
 
 RECLAIM_LIMIT = 100
 """Pending entries that one script looks at."""
 
 
 Stream = tuple[str, Shard]
-"""A queue's ready stream in one shard."""
+"""A ready stream: its name (queue and priority) and its shard."""
 
 
 class Answer(StrEnum):
@@ -41,61 +35,6 @@ class Answer(StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
-class Result:
-    """How one delivery ended. `retry_at` is set exactly when the outcome is `failed`."""
-
-    delivery: Delivery
-    record: Record | SkipRecord
-    retry_at: int | None = None
-
-    @property
-    def outcome(self) -> Outcome:
-        return self.record.outcome if isinstance(self.record, Record) else Outcome.SKIPPED
-
-
-def expired(delivery: Delivery) -> Result:
-    """Return the end of a delivery that comes too late to be started."""
-    at = delivery.nominal_at
-    return Result(delivery, SkipRecord(at, at, 1, SkipReason.EXPIRED))
-
-
-def ended(
-    delivery: Delivery,
-    *,
-    succeeded: bool,
-    started_at: int,
-    duration_ms: int,
-    now: int,
-    rng: Random,
-    is_final: bool = False,
-    status_code: int | None = None,
-    error: str | None = None,
-) -> Result:
-    """Return the end of an attempt: success, another attempt after its wait, or dead.
-
-    `is_final` means that trying again cannot help; else the job's retry policy decides.
-    """
-    outcome, retry_at = Outcome.SUCCEEDED, None
-    if not succeeded:
-        delay_ms = codec.load_retry(delivery.retry).delay_ms(delivery.attempt, rng)
-        outcome = Outcome.DEAD
-        if delay_ms is not None and not is_final:
-            outcome, retry_at = Outcome.FAILED, now + delay_ms
-    record = Record(
-        nominal_at=delivery.nominal_at,
-        outcome=outcome,
-        attempt=delivery.attempt,
-        deliveries=delivery.deliveries,
-        worker=delivery.consumer,
-        started_at=started_at,
-        duration_ms=duration_ms,
-        status_code=status_code,
-        error=error,
-    )
-    return Result(delivery, record, retry_at)
-
-
-@dataclass(frozen=True, slots=True)
 class Reclaimed:
     deliveries: list[Delivery]
     poisoned: int
@@ -103,12 +42,12 @@ class Reclaimed:
     """Where to go on in this stream; None at its end."""
 
 
-async def ensure_groups(store: Store, queue: str) -> None:
-    """Make the consumer group of a queue in every shard, from the first entry on, where there is
+async def ensure_groups(store: Store, stream: str) -> None:
+    """Make the consumer group of a stream in every shard, from the first entry on, where there is
     none yet."""
     pipe = store.client.pipeline(transaction=False)
     for shard in store.layout.shards:
-        pipe.xgroup_create(shard.ready(queue), GROUP, id="0", mkstream=True)
+        pipe.xgroup_create(shard.ready(stream), GROUP, id="0", mkstream=True)
     for reply in await pipe.execute(raise_on_error=False):
         if isinstance(reply, Exception) and not str(reply).startswith("BUSYGROUP"):
             raise reply
@@ -123,7 +62,7 @@ async def read_ready(
     missing.
     """
     client = store.reader if block else store.client
-    by_key = {shard.ready(queue): (queue, shard) for queue, shard in streams}
+    by_key = {shard.ready(stream): (stream, shard) for stream, shard in streams}
     try:
         reply = await client.xreadgroup(
             GROUP,
@@ -135,15 +74,15 @@ async def read_ready(
     except ResponseError as error:
         if not str(error).startswith("NOGROUP"):
             raise
-        for queue in {queue for queue, _ in streams}:
-            await ensure_groups(store, queue)
+        for stream in {stream for stream, _ in streams}:
+            await ensure_groups(store, stream)
         return []
     deliveries = []
     for name, entries in reply or []:
-        queue, shard = by_key[name.decode()]
+        stream, shard = by_key[name.decode()]
         for entry_id, fields in entries:
             deliveries.append(
-                codec.load_delivery(shard.index, queue, entry_id, consumer, 1, fields)
+                codec.load_delivery(shard.index, stream, entry_id, consumer, 1, fields)
             )
     return deliveries
 
@@ -161,30 +100,23 @@ async def complete_executions(store: Store, results: Sequence[Result], now: int)
     """Record how deliveries ended; return what became of each. Sending it again is safe."""
     groups = _by_stream(enumerate(result.delivery for result in results))
     calls: list[Call] = []
-    for (index, queue, consumer), places in groups.items():
+    for (index, stream, consumer), places in groups.items():
         shard = store.layout.shards[index]
-        args: list[str | bytes | int] = [
-            consumer,
-            now,
-            shard.job_prefix,
-            shard.due_prefix,
-            shard.runs_prefix,
-            store.config.history_limit,
-            store.config.ledger_limit,
-        ]
+        args: list[str | bytes | int] = [consumer, now, stream, *_prefixes(store, shard)]
         for at in places:
-            delivery, record = results[at].delivery, results[at].record
+            result = results[at]
+            delivery = result.delivery
             args += [
                 delivery.entry_id,
                 delivery.deliveries,
                 delivery.execution_id,
                 delivery.attempt,
-                results[at].outcome,
-                "" if results[at].retry_at is None else str(results[at].retry_at),
-                codec.dump_record(record),
+                result.outcome,
+                result.detail,
+                result.since,
+                codec.dump_record(result.record),
             ]
-        keys = [shard.ready(queue), shard.jobs, shard.buckets, shard.dead, shard.ledger]
-        calls.append(("complete_executions", keys, args))
+        calls.append(("complete_executions", _keys(shard, stream), args))
     answers = [Answer.STALE] * len(results)
     for places, reply in zip(groups.values(), await store.scripts.run_many(calls), strict=True):
         if isinstance(reply, Exception):
@@ -192,6 +124,30 @@ async def complete_executions(store: Store, results: Sequence[Result], now: int)
         for at, word in zip(places, reply, strict=True):
             answers[at] = Answer(word.decode())
     return answers
+
+
+def _keys(shard: Shard, stream: str) -> list[str]:
+    """Return the keys of scripts that end deliveries."""
+    return [
+        shard.ready(stream),
+        shard.jobs,
+        shard.buckets,
+        shard.dead,
+        shard.gates,
+        shard.ledger,
+    ]
+
+
+def _prefixes(store: Store, shard: Shard) -> list[str | bytes | int]:
+    """Return what such scripts get behind what is their own."""
+    return [
+        shard.job_prefix,
+        shard.due_prefix,
+        shard.runs_prefix,
+        shard.letter_prefix,
+        store.config.history_limit,
+        store.config.ledger_limit,
+    ]
 
 
 async def heartbeat_executions(store: Store, deliveries: Sequence[Delivery]) -> list[bool]:
@@ -212,9 +168,40 @@ async def heartbeat_executions(store: Store, deliveries: Sequence[Delivery]) -> 
     return held
 
 
+async def hand_back_executions(
+    store: Store, deliveries: Sequence[Delivery], *, lane: str = ""
+) -> list[bool]:
+    """Give back deliveries that were not started; return for each whether it was still the
+    caller's. They are in their streams again as if nobody had read them; with `lane` they wait in
+    the index for a permit of that lane."""
+    groups = _by_stream(enumerate(deliveries))
+    calls: list[Call] = []
+    for (index, stream, consumer), places in groups.items():
+        shard = store.layout.shards[index]
+        bucket = waiting_bucket(lane, stream) if lane else ""
+        args: list[str | bytes | int] = [consumer, shard.job_prefix, shard.due_prefix, bucket]
+        for at in places:
+            delivery = deliveries[at]
+            args += [
+                delivery.entry_id,
+                delivery.deliveries,
+                delivery.execution_id,
+                delivery.attempt,
+            ]
+        keys = [shard.ready(stream), shard.buckets, shard.gates]
+        calls.append(("hand_back_executions", keys, args))
+    back = [False] * len(deliveries)
+    for places, reply in zip(groups.values(), await store.scripts.run_many(calls), strict=True):
+        if isinstance(reply, Exception):
+            raise reply
+        for at, is_back in zip(places, reply, strict=True):
+            back[at] = bool(is_back)
+    return back
+
+
 async def reclaim_executions(
     store: Store,
-    queue: str,
+    stream: str,
     shard: Shard,
     consumer: str,
     now: int,
@@ -230,31 +217,28 @@ async def reclaim_executions(
     try:
         following, poisoned, *rows = await store.scripts.run(
             "reclaim_executions",
-            [shard.ready(queue), shard.jobs, shard.buckets, shard.dead, shard.ledger],
+            _keys(shard, stream),
             [
                 consumer,
                 now,
+                stream,
                 config.execution_lease_ms,
                 config.max_deliveries,
                 cursor or "-",
                 RECLAIM_LIMIT,
                 room,
-                shard.job_prefix,
-                shard.due_prefix,
-                shard.runs_prefix,
-                config.history_limit,
-                config.ledger_limit,
+                *_prefixes(store, shard),
             ],
         )
     except ResponseError as error:
         if "NOGROUP" not in str(error):
             raise
-        await ensure_groups(store, queue)
+        await ensure_groups(store, stream)
         return Reclaimed([], 0, None)
     deliveries = [
         codec.load_delivery(
             shard.index,
-            queue,
+            stream,
             entry_id,
             consumer,
             count,
@@ -266,14 +250,14 @@ async def reclaim_executions(
 
 
 async def forget_consumers(
-    store: Store, queue: str, *, idle_ms: int, consumer: str | None = None
+    store: Store, stream: str, *, idle_ms: int, consumer: str | None = None
 ) -> int:
-    """Remove consumers of a queue that hold nothing and were idle so long; return how many.
+    """Remove consumers of a stream that hold nothing and were idle so long; return how many.
 
     With `consumer` it looks at this one alone. A group keeps every name it ever saw otherwise.
     """
     calls: list[Call] = [
-        ("forget_consumers", [shard.ready(queue)], [idle_ms, consumer or ""])
+        ("forget_consumers", [shard.ready(stream)], [idle_ms, consumer or ""])
         for shard in store.layout.shards
     ]
     replies = await store.scripts.run_many(calls)

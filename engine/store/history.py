@@ -7,16 +7,16 @@ from dataclasses import dataclass
 
 from engine import codec
 from engine.errors import NotFound
+from engine.execution import ExecutionState, LiveExecution, Outcome, Record, SkipRecord
 from engine.keys import GROUP
-from engine.model import (
-    ExecutionState,
-    LiveExecution,
-    Outcome,
-    Record,
-    SkipRecord,
-    execution_id,
-)
+from engine.names import execution_id
 from engine.store import Store
+from engine.store.reports import REPORTER
+
+_ENDS = {
+    Outcome.SUCCEEDED: ExecutionState.SUCCEEDED,
+    Outcome.CANCELLED: ExecutionState.CANCELLED,
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,7 +48,7 @@ async def list_executions(store: Store, job_id: str) -> list[Execution]:
         raise NotFound(f"there is no job {job_id}")
     job = codec.load_job(job_id, fields)
     live = {execution.nominal_at: execution for execution in codec.load_live(fields)}
-    workers = await _read_workers(store, shard.ready(job.queue), list(live.values()))
+    workers = await _read_workers(store, shard.ready(job.stream), list(live.values()))
     records: dict[int, list[Record]] = {nominal_at: [] for nominal_at in live}
     executions = [
         Execution(job_id, nominal_at, ExecutionState.WAITING, 1, []) for nominal_at in job.queued
@@ -87,13 +87,16 @@ async def _read_workers(store: Store, ready: str, live: Sequence[LiveExecution])
 def _alive(
     job_id: str, live: LiveExecution, attempts: list[Record], worker: str | None
 ) -> Execution:
-    state = ExecutionState.WAITING
-    if worker is not None:
+    state, retry_at = ExecutionState.WAITING, live.due_at
+    if live.is_accepted:
+        # Its time in the index is when its silence counts, not when it is tried again.
+        state, retry_at, worker = ExecutionState.RUNNING, None, REPORTER
+    elif worker is not None:
         state = ExecutionState.RUNNING
-    elif live.due_at is not None and attempts:
+    elif retry_at is not None and attempts:
         state = ExecutionState.RETRYING
     return Execution(
-        job_id, live.nominal_at, state, live.attempt, attempts, retry_at=live.due_at, worker=worker
+        job_id, live.nominal_at, state, live.attempt, attempts, retry_at=retry_at, worker=worker
     )
 
 
@@ -101,7 +104,7 @@ def _ended(job_id: str, nominal_at: int, attempts: list[Record]) -> Execution:
     # A record of `failed` with nothing live behind it: the job was changed by hand; the last word
     # stands as dead.
     newest = attempts[0]
-    state = ExecutionState.SUCCEEDED if newest.outcome is Outcome.SUCCEEDED else ExecutionState.DEAD
+    state = _ENDS.get(newest.outcome, ExecutionState.DEAD)
     return Execution(job_id, nominal_at, state, newest.attempt, attempts)
 
 

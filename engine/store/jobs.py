@@ -7,11 +7,13 @@ from dataclasses import dataclass, replace
 
 from engine import codec
 from engine.errors import NotFound, WrongState
+from engine.execution import LiveExecution, SkipReason
 from engine.keys import Shard
-from engine.model import Job, JobState, LiveExecution, SkipReason
+from engine.model import Job, JobState
 from engine.plan import CatchUp, MisfirePolicy, Plan, Skipped, catch_up
 from engine.registration import Registration
 from engine.store import Store
+from engine.store.limits import make_fair
 from engine.store.snapshot import read_calendars
 
 MAX_PAGE = 1_000
@@ -42,6 +44,8 @@ async def create_jobs(store: Store, registrations: Sequence[Registration]) -> li
 
     Atomic for the jobs of one shard, not over shards.
     """
+    for queue in sorted({r.job.queue for r in registrations if r.job.group is not None}):
+        await make_fair(store, queue)
     by_shard: dict[Shard, list[int]] = {}
     for at, registration in enumerate(registrations):
         by_shard.setdefault(store.layout.shard_of(registration.job.id), []).append(at)
@@ -76,7 +80,7 @@ async def _create_in_shard(
             "" if run_at is None else run_at,
             *codec.dump_defined(job),
         ]
-    keys = [shard.jobs, shard.plans, shard.buckets, shard.ledger]
+    keys = [shard.jobs, shard.plans, shard.buckets, shard.gates, shard.ledger]
     reply: list[int] = await store.scripts.run("create_jobs", keys, args)
     return reply
 
@@ -142,7 +146,7 @@ async def run_job(store: Store, job_id: str, now: int) -> str:
     while plan.first_after(now - 1, anchor_at, store.calendars) == now:
         now += 1
     shard = store.layout.shard_of(job_id)
-    keys = [shard.job(job_id), shard.buckets, shard.ledger]
+    keys = [shard.job(job_id), shard.buckets, shard.gates, shard.ledger]
     limits = [store.max_ready, store.config.ledger_limit]
     reply: bytes = await store.scripts.run(
         "run_job", keys, [job_id, now, shard.due_prefix, shard.ready_prefix, *limits]
@@ -168,6 +172,8 @@ async def replace_job(store: Store, stored: StoredJob, registration: Registratio
         missed = _missed(store, stored, stored.next_nominal_at, now, "skip")
         skipped = _dump_skipped(missed.skipped, SkipReason.EDITED)
     new = replace(new, created_at=old.created_at)
+    if new.group is not None:
+        await make_fair(store, new.queue)
     if old.next_run_at is not None and old.rules.max_runs == new.rules.max_runs:
         new = replace(new, runs_left=old.runs_left)
     shard = store.layout.shard_of(old.id)
@@ -290,6 +296,7 @@ async def delete_job(store: Store, job_id: str) -> None:
             shard.runs(job_id),
             shard.buckets,
             shard.backfills,
+            shard.gates,
             shard.ledger,
         ],
         [job_id, shard.due_prefix, shard.ready_prefix, store.config.ledger_limit],

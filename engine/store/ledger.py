@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from engine import codec
-from engine.model import Record, SkipRecord
+from engine.execution import Record, SkipRecord
 from engine.store import BLOCK_MS, Store
 
 
@@ -51,6 +51,6 @@ async def _resolve_ends(store: Store, cursors: dict[str, str]) -> None:
 
 def _load_event(at: int, event: list[Any]) -> LedgerEvent:
     word, subject, *rest = event
-    has_record = word in ("succeeded", "failed", "dead", "skipped")
+    has_record = word in ("succeeded", "failed", "dead", "skipped", "cancelled")
     record = codec.load_record(codec.dump_json(rest[0])) if has_record else None
     return LedgerEvent(at, word, subject, record)

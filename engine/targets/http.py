@@ -1,38 +1,108 @@
 """The http target: POST the payload, and let the status decide.
 
 2xx is success. 408, 425, 429, 5xx, a timeout and a broken connection may pass, so they are tried
-again; any other status is final: the same request would be refused again. Redirects are not
-followed. The answer's body is read only as far as the error excerpt needs.
+again; any other status is final: the same request would be refused again.
+
+Redirects are followed as often as the job allows, and only 307 and 308, which repeat the request.
+301, 302 and 303 have become a GET in practice: the target would be called without its payload, and
+that would count as success.
+
+Nothing that a target does is unbounded. Its status decides; of the body no more is read than an
+error's excerpt needs, or than lets the connection be kept, and not for long. Bodies are never
+decompressed. No text holds a URL or a header's value: they may be secret.
 """
 
 from __future__ import annotations
 
 import asyncio
+import os
+import re
+import ssl
+from collections.abc import Callable, Mapping
 from datetime import UTC, datetime
-from typing import Any
+from email.utils import parsedate_to_datetime
+from functools import partial
 
 import aiohttp
+from aiohttp.client_proto import ResponseHandler
+from aiohttp.http import RawResponseMessage
+from aiohttp.streams import StreamReader
+from yarl import URL  # aiohttp's own: what is compared here is what is called there
 
 from engine import codec
-from engine.model import Delivery, HttpTarget
-from engine.targets import Attempted
+from engine.clock import Clock, ServerClock
+from engine.execution import Delivery, ErrorKind
+from engine.model import HttpTarget
+from engine.targets import Attempted, failed, time_allowed
 
 RETRIED = frozenset({408, 425, 429})
+REDIRECTS = frozenset({301, 302, 303, 307, 308})
+REPEATING = frozenset({307, 308})
+"""Redirects that keep method and body."""
+
 EXCERPT_BYTES = 2_048
+EXCERPT_S = 1.0
+"""How long an error's body is waited for."""
+SPARED_BYTES = 65_536
+SPARED_S = 0.1
+"""A success's body that is no longer, and is there in this time, is read, so that the connection
+can be used again; of any other the connection is closed."""
 MAX_HEADER_BYTES = 16_384
+MOST_QUEUED = 100
+"""Answers to one request that wait to be looked at."""
 KEEP_ALIVE_S = 1.5
 """Shorter than what common servers keep an idle connection for (2 to 75 s): a request that meets a
 connection just being closed would fail an attempt for nothing."""
 
+_NO_TIMEOUT = aiohttp.ClientTimeout(total=None)  # one clock: run's
+
+
+class _NotFollowed(Exception):
+    """A redirect, and why it is the end."""
+
+    def __init__(self, status: int, why: str) -> None:
+        super().__init__(why)
+        self.attempted = failed(
+            ErrorKind.REDIRECT, f"HTTP {status}, {why}", status_code=status, is_final=True
+        )
+
+
+class _Handler(ResponseHandler):
+    """aiohttp's end of a connection, which gives up on a target that sends answer upon answer.
+
+    Any number of interim answers (1xx) may come before the one that counts. A flood of them would
+    be parsed and queued in one go, and nothing else would run meanwhile.
+    """
+
+    def feed_data(self, data: tuple[RawResponseMessage, StreamReader], size: int = 0) -> None:
+        if len(self) < MOST_QUEUED:
+            super().feed_data(data, size)
+        else:
+            self.abort()
+
 
 class HttpRunner:
-    """Calls HTTP targets over kept connections. Use it inside a running event loop."""
+    """Calls HTTP targets over kept connections. Use it inside a running event loop.
 
-    def __init__(self, version: str) -> None:
+    `callback_url` gives the URL on which a target reports the end of what it has promised to do; a
+    runner without one cannot call targets that respond later.
+    """
+
+    def __init__(
+        self,
+        version: str,
+        *,
+        clock: Clock | None = None,
+        callback_url: Callable[[Delivery], str] | None = None,
+    ) -> None:
+        self._clock = clock or ServerClock()
+        self._callback_url = callback_url
+        connector = aiohttp.TCPConnector(limit=0, ttl_dns_cache=10, keepalive_timeout=KEEP_ALIVE_S)
+        handler: type[ResponseHandler] = _Handler
+        # There is no public way; a test floods, and sees whether this still works.
+        connector._factory = partial(handler, loop=asyncio.get_running_loop())
         self._session = aiohttp.ClientSession(
-            connector=aiohttp.TCPConnector(
-                limit=0, ttl_dns_cache=10, keepalive_timeout=KEEP_ALIVE_S
-            ),
+            connector=connector,
             cookie_jar=aiohttp.DummyCookieJar(),
             auto_decompress=False,  # a small answer can unpack to a huge one
             trust_env=False,  # a proxy or .netrc of the machine is not the job's
@@ -48,56 +118,167 @@ class HttpRunner:
         """POST the payload of a delivery to its target; return how that went."""
         target = codec.load_target(delivery.target)
         if not isinstance(target, HttpTarget):
-            return Attempted(
-                False, error="this worker runs http targets only; use another queue", is_final=True
+            return failed(
+                ErrorKind.INTERNAL,
+                "this worker runs http targets only; use another queue",
+                is_final=True,
             )
+        if target.respond_async and self._callback_url is None:
+            return failed(ErrorKind.INTERNAL, "this worker knows no URL for a later response")
+        allowed_ms, late = time_allowed(delivery, target.timeout_ms, self._clock.now_ms())
+        if allowed_ms <= 0:
+            return failed(late, "none of it was left", is_final=True)
+        until = asyncio.get_running_loop().time() + allowed_ms / 1000
+        limit = asyncio.timeout_at(until)
         try:
-            async with asyncio.timeout(target.timeout_ms / 1000):
-                return await self._post(delivery, target)
-        except TimeoutError:
-            return Attempted(False, error=f"timeout: no answer within {target.timeout_ms} ms")
-        except aiohttp.InvalidURL:
-            return Attempted(False, error="url: it cannot be called", is_final=True)
+            async with limit:
+                answer = await self._ask(delivery, target)
+        except _NotFollowed as end:
+            return end.attempted
         except (aiohttp.ClientError, OSError, ValueError) as error:
-            return Attempted(False, error=f"connection: {_describe(error)}")
+            if limit.expired():
+                is_final = late is ErrorKind.DEADLINE
+                return failed(late, f"no answer within {allowed_ms} ms", is_final=is_final)
+            return _failure(error)
+        try:
+            return await self._judge(answer, until, is_async=target.respond_async)
+        finally:
+            answer.release()  # closes the connection unless the body has been read to its end
 
-    async def _post(self, delivery: Delivery, target: HttpTarget) -> Attempted:
-        headers = {**target.headers, **_headers_for(delivery)}
-        if not any(name.lower() == "content-type" for name in headers):
-            headers["Content-Type"] = "application/json"
-        async with self._session.post(
-            target.url,
-            data=delivery.payload,
-            headers=headers,
-            allow_redirects=False,
-            timeout=aiohttp.ClientTimeout(total=None),  # one clock: run's
-        ) as answer:
-            status = answer.status
-            if 200 <= status < 300:
-                return Attempted(True, status)
-            try:
-                excerpt = (await answer.content.read(EXCERPT_BYTES)).decode("utf-8", "replace")
-            except aiohttp.ClientError:
-                excerpt = ""  # broken off; the status has come
-        is_final = status < 500 and status not in RETRIED
-        return Attempted(False, status, f"HTTP {status}: {excerpt}".rstrip(": "), is_final)
+    async def _ask(self, delivery: Delivery, target: HttpTarget) -> aiohttp.ClientResponse:
+        """Return the first answer that is no redirect. Raises _NotFollowed for one too many, or one
+        that must not be followed."""
+        ours = self._headers_for(delivery, target)
+        theirs: Mapping[str, str] = target.headers
+        url, followed = URL(target.url), 0
+        while True:
+            answer = await self._session.post(
+                url,
+                data=delivery.payload,
+                headers={**theirs, **ours},
+                allow_redirects=False,
+                timeout=_NO_TIMEOUT,
+            )
+            if answer.status not in REDIRECTS:
+                return answer
+            answer.release()
+            there = _place(answer)
+            if followed == target.follow_redirects:
+                raise _NotFollowed(answer.status, f"and this job follows {followed}")
+            if there.origin() != answer.url.origin():
+                theirs = {}  # for good: a way back was chosen by somebody else
+            url, followed = there, followed + 1
+
+    def _headers_for(self, delivery: Delivery, target: HttpTarget) -> dict[str, str]:
+        """Return what any target needs: what the payload is, which execution this is to do it once,
+        and where to respond."""
+        nominal = datetime.fromtimestamp(delivery.nominal_at / 1000, UTC)
+        kinds = [v for name, v in target.headers.items() if name.lower() == "content-type"]
+        headers = {
+            "Content-Type": kinds[0] if kinds else "application/json",
+            "Idempotency-Key": delivery.execution_id,
+            "Waterclock-Job": delivery.job_id,
+            "Waterclock-Scheduled-For": nominal.isoformat(timespec="milliseconds").replace(
+                "+00:00", "Z"
+            ),
+            "Waterclock-Attempt": str(delivery.attempt),
+        }
+        if target.respond_async and self._callback_url is not None:
+            headers["Prefer"] = "respond-async"
+            headers["Waterclock-Callback"] = self._callback_url(delivery)
+        return headers
+
+    async def _judge(
+        self, answer: aiohttp.ClientResponse, until: float, *, is_async: bool
+    ) -> Attempted:
+        """Return what an answer comes to. Its status decides, however its body goes on."""
+        status = answer.status
+        if 200 <= status < 300:
+            if not answer.content.is_eof():
+                await _read(answer, SPARED_BYTES, SPARED_S, until)
+            return Attempted(True, status, accepted=is_async and status == 202)
+        excerpt = (await _read(answer, EXCERPT_BYTES, EXCERPT_S, until)).decode("utf-8", "replace")
+        return Attempted(
+            False,
+            status,
+            f"HTTP {status}: {excerpt}".rstrip(": "),
+            is_final=status < 500 and status not in RETRIED,
+            kind=ErrorKind.STATUS,
+            retry_after_ms=_retry_after_ms(answer, self._clock.now_ms()),
+        )
 
 
-def _headers_for(delivery: Delivery) -> dict[str, str]:
-    """Return what a target needs to know an execution by, and to do its work once."""
-    nominal = datetime.fromtimestamp(delivery.nominal_at / 1000, UTC)
-    return {
-        "Idempotency-Key": delivery.execution_id,
-        "Waterclock-Job": delivery.job_id,
-        "Waterclock-Scheduled-For": nominal.isoformat(timespec="milliseconds").replace(
-            "+00:00", "Z"
-        ),
-        "Waterclock-Attempt": str(delivery.attempt),
-    }
+async def _read(answer: aiohttp.ClientResponse, most: int, within_s: float, until: float) -> bytes:
+    """Return the first `most` bytes of a body, as far as they come within the time that is given,
+    and before `until`."""
+    body = bytearray()
+    by = min(until, asyncio.get_running_loop().time() + within_s)
+    try:
+        async with asyncio.timeout_at(by):
+            while len(body) < most and (chunk := await answer.content.read(most)):
+                body += chunk
+    except (TimeoutError, aiohttp.ClientError, OSError):
+        pass  # too slow, or broken off; the status has come
+    return bytes(body[:most])
 
 
-def _describe(error: Any) -> str:
-    """Return what went wrong without the URL, which may hold a secret."""
-    if isinstance(error, aiohttp.ClientConnectorError):
-        return f"cannot connect: {error.os_error.strerror or type(error.os_error).__name__}"
+def _place(answer: aiohttp.ClientResponse) -> URL:
+    """Return where a redirect leads. Raises _NotFollowed where it must not be followed."""
+    status, here = answer.status, answer.url
+    if status not in REPEATING:
+        raise _NotFollowed(status, "which drops the payload; only 307 and 308 are followed")
+    try:
+        there = here.join(URL(answer.headers["Location"]))
+    except (KeyError, ValueError):
+        raise _NotFollowed(status, "without a place that can be read") from None
+    if there.scheme not in ("http", "https") or not there.host or there.user or there.password:
+        raise _NotFollowed(status, "to a place that cannot be called")
+    if here.scheme == "https" and there.scheme == "http":
+        raise _NotFollowed(status, "from https to http")
+    return there
+
+
+def _retry_after_ms(answer: aiohttp.ClientResponse, now: int) -> int | None:
+    """Return how long a target asks to be left alone (RFC 9110, 10.2.3), None if it does not ask,
+    or not in words that can be read."""
+    text = answer.headers.get("Retry-After", "").strip()
+    if re.fullmatch(r"[0-9]{1,9}", text):
+        return int(text) * 1000
+    try:
+        at = parsedate_to_datetime(text)
+        # A date that names no zone is UTC.
+        at_ms = int(at.replace(tzinfo=at.tzinfo or UTC).timestamp() * 1000)
+    except (ValueError, OverflowError):
+        return None
+    return max(0, at_ms - now)
+
+
+def _failure(error: Exception) -> Attempted:
+    """Return the attempt that ended in an error, without the URL, which may hold a secret."""
+    match error:
+        case aiohttp.ClientConnectorDNSError():
+            return failed(ErrorKind.DNS, error.os_error.strerror or "no answer")
+        case aiohttp.ClientConnectorCertificateError():
+            reason = str(getattr(error.certificate_error, "verify_message", "not accepted"))
+            # What follows a comma names the host.
+            return failed(ErrorKind.TLS, f"certificate: {reason.partition(',')[0]}")
+        case aiohttp.ClientSSLError():
+            return failed(ErrorKind.TLS, f"no handshake: {_reason(error.os_error)}")
+        case aiohttp.ClientResponseError():
+            return failed(ErrorKind.PROTOCOL, "the answer is not HTTP, or its head is too large")
+        case aiohttp.ServerDisconnectedError():
+            return failed(ErrorKind.CONNECTION, "closed without an answer")
+        case aiohttp.ClientConnectorError():
+            return failed(ErrorKind.CONNECTION, f"cannot connect: {_reason(error.os_error)}")
+        case aiohttp.InvalidURL() | aiohttp.NonHttpUrlClientError() | ValueError():
+            return failed(ErrorKind.URL, "it cannot be called with this request", is_final=True)
+    return failed(ErrorKind.CONNECTION, _reason(error))
+
+
+def _reason(error: Exception) -> str:
+    # The text of an error may hold an address; that of its number does not.
+    if isinstance(error, ssl.SSLError):
+        return error.reason or "broken off"
+    if isinstance(error, OSError) and error.errno is not None and error.errno > 0:
+        return os.strerror(error.errno)
     return type(error).__name__

@@ -2,17 +2,31 @@
 --@include lib/due
 
 -- Touch what `follow_up` may write.
-local function touch_follow_up(key, buckets, due_prefix, now)
-  local known = redis.call('HMGET', key, 'next_run_at', 'queue')
-  touch_due(buckets, due_prefix, known[1] or '', known[2] or '')
+local function touch_follow_up(key, id, buckets, due_prefix, now)
+  local known = redis.call('HMGET', key, 'next_run_at', 'queue', 'plan')
+  touch_due(buckets, due_prefix, known[1] or '', known[2] or '', (known[3] or '') .. '|' .. id)
   redis.call('EXISTS', due_prefix .. bucket_of(now))
+end
+
+-- Start what waits for an older execution, oldest first, while fewer than `most` are live: several where an edit made room.
+local function start_waiting(key, id, buckets, due_prefix, queued, live, most, now)
+  while queued ~= '' and live < most do
+    local first, rest = string.match(queued, '^(%d+) ?(.*)$')
+    redis.call('HSET', key, 'x:' .. first, 'due:1:' .. now)
+    add_due(buckets, due_prefix, bucket_of(now), { now, id .. '@' .. first })
+    queued, live = rest, live + 1
+  end
+  redis.call('HSET', key, 'queued', queued, 'live', live)
+  if queued == '' then
+    redis.call('HDEL', key, 'queued')
+  end
 end
 
 -- Pause the job after too many failures, start what waited for this end, or delete what is done with; say so in
 -- `events`.
 local function follow_up(key, runs, jobs, buckets, due_prefix, id, outcome, now, events)
   local known = redis.call('HMGET', key, 'state', 'next_run_at', 'plan', 'queue', 'live', 'queued', 'overlap', 'failures',
-    'pause_after_failures', 'delete_after_completion', 'backfill_state', 'last')
+    'pause_after_failures', 'delete_after_completion', 'backfill_state', 'last', 'concurrency')
   local state, next_run_at, plan, queue, live, queued, overlap, failures, pause_after, is_deleted = unpack(known, 1, 10)
   local is_backfilling = known[11] == 'running' or known[11] == 'cancelling'
   local last = (outcome == 'dead' or outcome == 'succeeded') and outcome or known[12]
@@ -30,13 +44,9 @@ local function follow_up(key, runs, jobs, buckets, due_prefix, id, outcome, now,
     redis.call('HDEL', key, 'failures')
     redis.call('HSET', key, 'last', outcome)
   end
-  if queued and live == '0' and (overlap ~= 'after_success' or last ~= 'dead') then
-    local first, rest = string.match(queued, '^(%d+) ?(.*)$')
-    redis.call('HSET', key, 'queued', rest, 'x:' .. first, 'due:1:' .. now, 'live', 1)
-    if rest == '' then
-      redis.call('HDEL', key, 'queued')
-    end
-    add_due(buckets, due_prefix, bucket_of(now), { now, id .. '@' .. first })
+  local most = overlap == 'after_success' and (last == 'dead' and 0 or 1) or tonumber(known[13] or 1)
+  if queued and tonumber(live or 0) < most then
+    start_waiting(key, id, buckets, due_prefix, queued, tonumber(live or 0), most, now)
   elseif is_deleted and state == 'completed' and live == '0' and not queued and not is_backfilling then
     redis.call('DEL', key, runs)
     redis.call('ZREM', jobs, id)

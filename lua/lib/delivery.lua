@@ -17,11 +17,29 @@ local function holds(ready, entry, consumer, deliveries)
   return pending and pending[2] == consumer and pending[4] == tonumber(deliveries)
 end
 
+-- The fields of an entry by name, nil if it is gone; and as they came.
+local function read_entry(ready, entry)
+  local found = redis.call('XRANGE', ready, entry, entry)[1]
+  if not found then
+    return nil
+  end
+  local fields = {}
+  for n = 1, #found[2], 2 do
+    fields[found[2][n]] = found[2][n + 1]
+  end
+  return fields, found[2]
+end
+
 -- Whether an entry is what its holder says that it is: this attempt of this execution.
 local function is_entry_of(ready, entry, execution_id, attempt)
-  local found = redis.call('XRANGE', ready, entry, entry)[1]
-  local fields = found and found[2] or {}
-  return fields[2] == execution_id and fields[4] == attempt
+  local fields = read_entry(ready, entry) or {}
+  return fields.execution_id == execution_id and fields.attempt == attempt
+end
+
+-- Whether the target of this attempt has promised to report its end.
+local function is_promised(job, nominal_at, attempt)
+  local where, number = string.match(redis.call('HGET', job, 'x:' .. nominal_at) or '', '^(%a+):(%d+):')
+  return where == 'async' and number == attempt
 end
 
 -- An entry leaves its stream here and nowhere else: acknowledged and deleted, in the script that records the outcome.

@@ -5,15 +5,18 @@
 --   delete_after_completion  the job goes when it is completed and nothing of it is live
 --   queued                   nominal times that wait for an older execution to end, oldest first, a blank between two
 --   last                     how the newest execution ended, for overlap `after_success`
+--   concurrency              how many may be live before the overlap policy decides, if not one
 --@include lib/due
 --@include lib/delivery
+--@include lib/gates
 --@include lib/records
 
 local MOST_QUEUED = 100
 
 local function read_rules(key)
-  local known = redis.call('HMGET', key, 'runs_left', 'expires_after_ms', 'queued', 'last')
-  return { runs_left = tonumber(known[1]), expires_after_ms = known[2], queued = known[3], last = known[4] }
+  local known = redis.call('HMGET', key, 'runs_left', 'expires_after_ms', 'queued', 'last', 'concurrency')
+  return { runs_left = tonumber(known[1]), expires_after_ms = known[2], queued = known[3], last = known[4],
+    concurrency = tonumber(known[5]) }
 end
 
 -- What a due job does about its older executions: 'fired' (beside them), 'overlap' (not at all), 'queued' (after them) or
@@ -23,7 +26,7 @@ local function judge_overlap(overlap, live, rules)
     if live == 0 and not rules.queued and rules.last ~= 'dead' then
       return 'fired'
     end
-  elseif live == 0 or overlap == 'allow' then
+  elseif overlap == 'allow' or live == 0 or live < (rules.concurrency or 1) and not rules.queued then
     return 'fired'
   elseif overlap == 'skip' then
     return 'overlap'
@@ -39,31 +42,49 @@ local function skip_record(nominal_at, reason)
 end
 
 -- Of what is live return what `replace_live` is to end, and touch what that writes. What a backfill started stays.
-local function touch_live(live, buckets, due_prefix, queue)
+local function touch_live(live, id, buckets, due_prefix, queue)
   local older = {}
   for _, execution in ipairs(live) do
-    local _, where, _, at, is_backfilled = unpack(execution, 1, 5)
-    if not is_backfilled then
+    local nominal_at, where, _, at = unpack(execution, 1, 4)
+    if not execution.is_backfilled then
       older[#older + 1] = execution
-      if where == 'due' then
-        touch_due(buckets, due_prefix, at, queue)
+      if where ~= 'ready' then
+        touch_due(buckets, due_prefix, at, queue, id .. '@' .. nominal_at)
       end
     end
   end
   return older
 end
 
--- End all live executions of a job in favour of a newer one, and add their records. A consumer that runs one has lost it.
-local function replace_live(live, key, id, queue, ready, buckets, due_prefix, records)
+-- The permits that live executions hold, by lane.
+local function permits_of(live)
+  local held = {}
   for _, execution in ipairs(live) do
-    local nominal_at, where, _, at = unpack(execution, 1, 4)
-    if where == 'ready' then
-      drop_entry(ready, at)
-    else
-      forget_due(buckets, due_prefix, at, queue, id .. '@' .. nominal_at)
+    for lane in string.gmatch(execution[6] or '', '[^,]+') do
+      held[lane] = (held[lane] or 0) + 1
     end
-    redis.call('HDEL', key, 'x:' .. nominal_at)
-    records[#records + 1] = skip_record(nominal_at, 'replaced')
+  end
+  return held
+end
+
+-- Take a live execution away from where it is, and give back its permits. A consumer that runs it has lost it. `at` has
+-- ready_prefix, buckets, due_prefix, and `gates` as read_gates gave them.
+local function withdraw(at, id, queue, execution)
+  local nominal_at, where, _, place, _, lanes = unpack(execution, 1, 6)
+  let_out(at.gates, lanes)
+  if where == 'ready' then
+    drop_entry(at.ready_prefix .. queue, place)
+  else
+    forget_due(at.buckets, at.due_prefix, place, queue, id .. '@' .. nominal_at)
+  end
+end
+
+-- End live executions of a job in favour of a newer one, and add their records.
+local function replace_live(at, live, id, queue, records)
+  for _, execution in ipairs(live) do
+    withdraw(at, id, queue, execution)
+    redis.call('HDEL', at.job_prefix .. id, 'x:' .. execution[1])
+    records[#records + 1] = skip_record(execution[1], 'replaced')
   end
 end
 

@@ -88,6 +88,35 @@ async def claim(client: httpx.AsyncClient, worker: str = "w1") -> dict[str, Any]
     return claimed
 
 
+async def claims(client: httpx.AsyncClient, **body: Any) -> list[dict[str, Any]]:
+    """Return what a claim of several was answered."""
+    answer = await client.post(
+        "/internal/executions/claim", json={"worker": "w1", "max": 100, **body}
+    )
+    assert answer.status_code == 200, answer.text
+    found: list[dict[str, Any]] = answer.json()
+    return found
+
+
+def job_ids(found: list[dict[str, Any]]) -> list[str]:
+    return [claimed["job_id"] for claimed in found]
+
+
+async def create_many(
+    client: httpx.AsyncClient, count: int, name: str = "mail", **more: Any
+) -> None:
+    for n in range(count):
+        await create(client, {**AT_ONCE, **more, "job_id": f"{name}-{n}"})
+
+
+async def let_lease_run_out(store: Store, stream: str = "default") -> None:
+    """Make what w1 holds of the job `mail` as old as its lease: the server's clock is real."""
+    ready = store.layout.shard_of("mail").ready(stream)
+    [row] = await store.client.xpending_range(ready, "workers", "-", "+", 1)
+    entry = [row["message_id"]]
+    await store.client.xclaim(ready, "workers", "w1", 0, entry, idle=10_000, justid=True)
+
+
 def refused(answer: httpx.Response, status: int, code: str) -> dict[str, Any]:
     """Return the problem that an answer must be."""
     assert answer.headers["content-type"] == "application/problem+json"

@@ -74,7 +74,8 @@ async def test_a_patch_may_change_the_targets_type_and_its_usual_queue(
 ) -> None:
     await create(client, CRON)
     job = (await client.patch("/v1/jobs/report", json={"target": {"type": "worker"}})).json()
-    assert (job["target"], job["queue"]) == ({"type": "worker"}, "default")
+    target = {"type": "worker", "handler": None, "timeout_ms": None}
+    assert (job["target"], job["queue"]) == (target, "default")
 
 
 async def test_a_job_that_ran_at_once_does_not_run_again_when_patched(
@@ -127,6 +128,22 @@ async def test_a_wrong_edit_names_the_field_and_changes_nothing(
     answer = await client.request(method, "/v1/jobs/report", json=body)
     assert pointers(refused(answer, 400, "bad_input")) == [pointer]
     assert await keyspace() == before
+
+
+async def test_a_worker_target_names_its_handler_and_is_patched(client: httpx.AsyncClient) -> None:
+    target = {"type": "worker", "handler": "send_mail", "timeout_ms": 5_000}
+    created = await create(client, {**AT_ONCE, "target": target})
+    assert created["target"] == target
+    answer = await client.patch("/v1/jobs/mail", json={"target": {"timeout_ms": None}})
+    assert answer.status_code == 200, answer.text
+    assert answer.json()["target"] == {**target, "timeout_ms": None}
+
+
+async def test_concurrency_is_kept_and_shown(client: httpx.AsyncClient) -> None:
+    await create(client, {**CRON, "concurrency": 3})
+    assert (await client.get("/v1/jobs/report")).json()["concurrency"] == 3
+    answer = await client.patch("/v1/jobs/report", json={"overlap": "replace"})
+    assert pointers(refused(answer, 400, "bad_input")) == ["/concurrency"]
 
 
 @pytest.mark.parametrize(

@@ -100,6 +100,7 @@ async def test_an_execution_is_shown_from_waiting_to_succeeded(
                     "attempt": 1,
                     "outcome": "succeeded",
                     "started_at": "2027-01-15T08:00:00.250Z",
+                    "ended_at": "2027-01-15T08:00:01.250Z",
                     "duration_ms": 1_000,
                     "lag_ms": 250,
                     "worker": "w1",

@@ -137,8 +137,9 @@ async def test_a_lease_of_before_a_flush_is_stale(client: httpx.AsyncClient, sto
     refused(answer, 409, "stale_delivery")
 
 
-PROOF = [0, "default", "1-0", "w1", 1, EXECUTION, 1, NOW, None]
-"""Of a lease: shard, queue, entry, consumer, deliveries, execution, attempt, due time, retry."""
+PROOF = [0, "default", "1-0", "w1", 1, EXECUTION, 1, NOW, None, None, 0]
+"""Of a lease: shard, stream, entry, consumer, deliveries, execution, attempt, due time, retry, when
+the first attempt began, attempts that do not count."""
 
 
 def forged(store: Store, changed: dict[int, Any]) -> str:
@@ -150,13 +151,15 @@ def forged(store: Store, changed: dict[int, Any]) -> str:
     return f"{text}.{NOW}"
 
 
+@pytest.mark.parametrize("stream", ["default", "default:high", "default:low"])
 async def test_a_lease_that_was_never_given_is_stale(
-    client: httpx.AsyncClient, store: Store, keyspace: Read
+    client: httpx.AsyncClient, store: Store, keyspace: Read, stream: str
 ) -> None:
     await create(client, AT_ONCE)
     await claim(client)
     before = await keyspace()
-    answer = await client.post(COMPLETE, json={"status": "succeeded", "lease": forged(store, {})})
+    lease = forged(store, {1: stream})
+    answer = await client.post(COMPLETE, json={"status": "succeeded", "lease": lease})
     refused(answer, 409, "stale_delivery")
     assert await keyspace() == before
 
@@ -169,6 +172,8 @@ async def test_a_lease_that_was_never_given_is_stale(
         {0: True},
         {1: "a}b"},
         {1: ""},
+        {1: "default:urgent"},
+        {1: "default:high:low"},
         {2: "newest"},
         {2: "-"},
         {3: 'w"1'},
@@ -181,6 +186,12 @@ async def test_a_lease_that_was_never_given_is_stale(
         {8: {"max_attempts": 0}},
         {8: {"unknown": 1}},
         {8: [1]},
+        {9: -1},
+        {9: 10**15},
+        {9: "1"},
+        {10: -1},
+        {10: 1},
+        {10: None},
     ],
 )
 async def test_what_cannot_be_a_lease_is_bad_input(

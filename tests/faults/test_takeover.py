@@ -23,7 +23,8 @@ from aiohttp.test_utils import TestServer
 from fleet import eventually, fired, history, http_job, times_of
 
 from engine.embedded import EmbeddedServer
-from engine.model import JobState, Outcome, Record
+from engine.execution import Outcome, Record
+from engine.model import JobState
 from engine.plan import Every, Immediate, Plan
 from engine.registration import Registration
 from engine.store import Store

@@ -28,7 +28,8 @@ from engine.backfiller import IDLE_MS, STARTS, Backfiller
 from engine.backoff import Retry
 from engine.clock import ManualClock
 from engine.errors import WrongState
-from engine.model import Outcome, Overlap, Record, Rules, SkipRecord
+from engine.execution import Outcome, Record, SkipRecord
+from engine.model import Overlap, Rules
 from engine.registration import Registration
 from engine.scheduler import Scheduler
 from engine.shards import ShardKeeper

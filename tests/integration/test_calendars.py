@@ -12,7 +12,8 @@ from seeding import MINUTE, NOW
 
 from engine.clock import ManualClock
 from engine.errors import Conflict, NotFound
-from engine.model import JobState, Overlap, SkipReason, SkipRecord, WorkerTarget
+from engine.execution import SkipReason, SkipRecord
+from engine.model import JobState, Overlap, WorkerTarget
 from engine.plan import Calendar, Misfire
 from engine.plan.roll import Roll
 from engine.registration import Registration, Timing, register

@@ -142,3 +142,25 @@ async def test_a_cancellation_that_comes_with_the_stop_is_not_lost(ticks: int) -
     is_asked = sleeping.cancel()
     await asyncio.wait([sleeping])
     assert sleeping.cancelled() is is_asked
+
+
+async def test_a_cancellation_that_a_step_has_swallowed_ends_the_loop_after_it() -> None:
+    stop, swallowed = asyncio.Event(), 0
+
+    async def step() -> float:
+        nonlocal swallowed
+        if swallowed:
+            stop.set()
+            return 0
+        try:
+            await asyncio.Event().wait()
+        except asyncio.CancelledError:
+            swallowed += 1
+        return 0
+
+    looping = asyncio.create_task(keep_stepping("test", step, stop))
+    await asyncio.sleep(0)
+    looping.cancel()
+    await asyncio.wait([looping])
+    assert swallowed == 1
+    assert looping.cancelled()

@@ -18,15 +18,14 @@ from seeding import (
 )
 
 from engine.errors import NotFound, Unusable
+from engine.execution import ExecutionState, Outcome, Record, SkipReason
 from engine.keys import LAYOUT
-from engine.model import ExecutionState, Outcome, Overlap, Record, SkipReason
+from engine.model import Overlap
 from engine.store import Store
-from engine.store.executions import (
-    Result,
-    complete_executions,
-)
+from engine.store.executions import complete_executions
 from engine.store.history import Execution, list_executions
 from engine.store.jobs import create_jobs, get_job, list_jobs
+from engine.store.outcomes import Result
 
 RETRY_AT = NOW + 2_000
 

@@ -75,7 +75,7 @@ async def test_every_due_time_is_fired_or_recorded_across_an_outage(
             now = await time_ms(store.client)
             clock = ServerClock()
             services = [
-                *worker_services(store, clock, ["http"], concurrency=20),
+                *worker_services(store, clock, {"http": 1}, concurrency=20),
                 *scheduler_services(store, clock),
             ]
             stop = asyncio.Event()

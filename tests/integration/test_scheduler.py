@@ -35,7 +35,8 @@ from seeding import (
 
 from engine.backoff import Retry
 from engine.clock import ManualClock
-from engine.model import JobState, Outcome, Overlap, SkipReason, SkipRecord
+from engine.execution import Outcome, SkipReason, SkipRecord
+from engine.model import JobState, Overlap
 from engine.plan import Every, Misfire, Plan
 from engine.plan.plan import MisfirePolicy
 from engine.registration import Registration

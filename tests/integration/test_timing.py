@@ -10,7 +10,8 @@ from invariants import read_shard
 from seeding import EVERY_MINUTE, MINUTE, NOW, ONE_OFF, job_ids, registration
 
 from engine.clock import ManualClock
-from engine.model import HttpTarget, JobState, Overlap, Rules, SkipReason, SkipRecord
+from engine.execution import SkipReason, SkipRecord
+from engine.model import HttpTarget, JobState, Overlap, Rules
 from engine.plan import Every, Misfire, Plan
 from engine.registration import Registration, Timing, register
 from engine.scheduler import Scheduler

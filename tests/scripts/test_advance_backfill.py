@@ -22,6 +22,7 @@ from seeding import (
     NOW,
     job_ids,
     lease,
+    letter,
     registration,
     result,
     run_at_exactly,
@@ -33,7 +34,8 @@ from seeding import (
 
 from engine.backfill import BackfillState, Batch
 from engine.errors import Fenced
-from engine.model import Outcome, Rules
+from engine.execution import Outcome
+from engine.model import Rules
 from engine.store import Store
 from engine.store.backfills import advance_backfill, cancel_backfill, create_backfill
 from engine.store.executions import complete_executions
@@ -187,11 +189,15 @@ async def test_a_dead_execution_that_is_run_again_leaves_the_dead_letters(
 ) -> None:
     shard = await begin(any_store, order(-5, -5, "failed"))
     await write_history(any_store, shard, ended(-5, Outcome.DEAD, 3))
-    await any_store.client.zadd(shard.dead, {f"job-0@{NOW - 5 * MINUTE}": NOW})
+    execution_id = f"job-0@{NOW - 5 * MINUTE}"
+    await any_store.client.zadd(shard.dead, {execution_id: NOW})
+    await any_store.client.hset(shard.letter(execution_id), mapping=letter(attempt=3))
     await advance(any_store, shard)
     [delivery] = await take(any_store)
-    assert (delivery.execution_id, delivery.attempt) == (f"job-0@{NOW - 5 * MINUTE}", 4)
-    assert "dead" not in await read_shard(any_store, shard)
+    assert (delivery.execution_id, delivery.attempt) == (execution_id, 4)
+    # Attempts of its first life do not count for the retry policy.
+    assert (delivery.base, delivery.began_at) == (3, None)
+    assert not (await read_shard(any_store, shard)).keys() & {"dead", f"letter:{execution_id}"}
 
 
 async def test_a_backfills_execution_expires_never(any_store: Store) -> None:

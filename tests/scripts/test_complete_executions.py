@@ -9,9 +9,14 @@ from invariants import Keyspace, changes, read_shard
 from seeding import (
     AT_ONCE,
     BUCKET,
+    LAPSES_AT,
+    MINUTE,
     NOW,
+    at_once,
     fire,
+    http,
     job_ids,
+    letter,
     registration,
     result,
     seed,
@@ -19,10 +24,12 @@ from seeding import (
     take,
 )
 
-from engine.model import Delivery, Outcome
+from engine.execution import DeadReason, Delivery, Outcome
+from engine.names import Priority
 from engine.store import Store
-from engine.store.executions import Answer, Result, complete_executions
-from engine.store.jobs import create_jobs, delete_job, run_job
+from engine.store.executions import Answer, complete_executions
+from engine.store.jobs import create_jobs, delete_job, get_job, replace_job, run_job
+from engine.store.outcomes import Result
 
 RETRY_AT = NOW + 2_000
 
@@ -57,7 +64,7 @@ async def test_failure_puts_the_next_attempt_into_the_index(any_store: Store) ->
     assert answers == [Answer.DONE]
     record = [NOW, "failed", 1, 1, "w1", 500, 40]
     assert changes(before, after) == {
-        "job:job-0": {f"x:{NOW}": f"due:2:{RETRY_AT}"},
+        "job:job-0": {f"x:{NOW}": f"due:2:{RETRY_AT}:{NOW + 500}.0"},
         "due:" + BUCKET: {f"job-0@{NOW}": RETRY_AT},
         "buckets": {BUCKET: float(BUCKET)},
         "ready:default": {delivery.entry_id: None},
@@ -78,6 +85,7 @@ async def test_the_last_failure_is_a_dead_letter(any_store: Store) -> None:
         "pending:default": {delivery.entry_id: None},
         "runs:job-0": [record],
         "dead": {f"job-0@{NOW}": NOW + 600},
+        f"letter:job-0@{NOW}": letter(record),
         "ledger": [["dead", f"job-0@{NOW}", record]],
     }
 
@@ -146,13 +154,14 @@ async def test_who_does_not_hold_the_delivery_changes_nothing(
     assert after == before
 
 
+@pytest.mark.parametrize("outcome", [Outcome.SUCCEEDED, Outcome.ACCEPTED])
 async def test_a_delivery_that_was_reclaimed_is_stale_for_its_first_holder(
-    any_store: Store,
+    any_store: Store, outcome: Outcome
 ) -> None:
     delivery = await start(any_store, "job-0")
     ready = any_store.layout.shards[delivery.shard].ready("default")
     await any_store.client.xclaim(ready, "workers", "w2", 0, [delivery.entry_id])
-    answers, before, after = await end(any_store, result(delivery))
+    answers, before, after = await end(any_store, result(delivery, outcome))
     assert answers == [Answer.STALE]
     assert after == before
     taken = replace(delivery, consumer="w2", deliveries=2)
@@ -192,6 +201,25 @@ async def test_the_outcome_of_a_deleted_job_says_nothing_of_a_new_one(any_store:
     assert after["job:job-0"]["live"] == "1"
 
 
+async def test_an_entry_whose_id_begins_as_the_live_ones_does_is_another(any_store: Store) -> None:
+    delivery = await start(any_store, "job-0")
+    shard = any_store.layout.shards[delivery.shard]
+    ready = shard.ready("default")
+    fields = (await read_shard(any_store, shard))["ready:default"][delivery.entry_id]
+    later = int(delivery.entry_id.partition("-")[0]) + 60_000
+    for number in (1, 10):
+        await any_store.client.xadd(ready, fields, id=f"{later}-{number}")
+    old, live = await take(any_store)
+    await any_store.client.xack(ready, "workers", delivery.entry_id)
+    await any_store.client.xdel(ready, delivery.entry_id)
+    place = f"ready:1:{live.entry_id}"
+    await any_store.client.hset(shard.job("job-0"), f"x:{NOW}", place)
+    answers, before, after = await end(any_store, result(old))
+    assert answers == [Answer.DONE]
+    assert changes(before, after).keys() == {"ready:default", "pending:default", "ledger"}
+    assert after["job:job-0"][f"x:{NOW}"] == place
+
+
 async def test_one_delivery_ends_once_in_a_batch(any_store: Store) -> None:
     delivery = await start(any_store, "job-0")
     answers, _, after = await end(any_store, result(delivery), result(delivery, Outcome.DEAD))
@@ -218,3 +246,146 @@ async def test_a_large_batch_of_one_shard_ends_in_one_call(any_store: Store) -> 
 async def test_an_outcome_for_a_queue_that_nobody_has_read_is_stale(any_store: Store) -> None:
     delivery = replace(await start(any_store, "job-0"), queue="unheard")
     assert await complete_executions(any_store, [result(delivery)], NOW) == [Answer.STALE]
+
+
+# What a target promises to report
+
+
+async def test_an_accepted_execution_waits_for_its_report_in_the_index(any_store: Store) -> None:
+    delivery = await start(any_store, "job-0")
+    answers, before, after = await end(any_store, result(delivery, Outcome.ACCEPTED))
+    assert answers == [Answer.DONE]
+    bucket = str(LAPSES_AT // MINUTE)
+    record = [NOW, "accepted", 1, 1, "w1", 500, 40]
+    assert changes(before, after) == {
+        "job:job-0": {f"x:{NOW}": f"async:1:{LAPSES_AT}:{NOW + 500}.0"},
+        f"due:{bucket}": {f"job-0@{NOW}": LAPSES_AT},
+        "buckets": {bucket: float(bucket)},
+        "ready:default": {delivery.entry_id: None},
+        "pending:default": {delivery.entry_id: None},
+        "ledger": [["accepted", f"job-0@{NOW}", record]],
+    }
+
+
+async def test_a_promise_sent_again_is_already_done_while_it_stands(any_store: Store) -> None:
+    delivery = await start(any_store, "job-0")
+    accepted = result(delivery, Outcome.ACCEPTED)
+    await end(any_store, accepted)
+    answers, before, after = await end(any_store, accepted)
+    assert answers == [Answer.ALREADY]
+    assert after == before
+    answers, before, after = await end(any_store, result(delivery))
+    assert answers == [Answer.STALE]
+    assert after == before
+
+
+async def test_a_promise_of_another_attempt_is_stale(any_store: Store) -> None:
+    first = await start(any_store, "job-0")
+    await end(any_store, result(first, Outcome.FAILED, RETRY_AT))
+    await fire(any_store, any_store.layout.shards[first.shard], RETRY_AT)
+    [second] = await take(any_store)
+    await end(any_store, result(second, Outcome.ACCEPTED))
+    answers, before, after = await end(any_store, result(first, Outcome.ACCEPTED))
+    assert answers == [Answer.STALE]
+    assert after == before
+
+
+async def test_a_promise_for_a_deleted_job_ends_its_entry_only(any_store: Store) -> None:
+    delivery = await start(any_store, "job-0")
+    await delete_job(any_store, "job-0")
+    answers, before, after = await end(any_store, result(delivery, Outcome.ACCEPTED))
+    assert answers == [Answer.DONE]
+    assert changes(before, after).keys() == {"ready:default", "pending:default", "ledger"}
+
+
+# Dead letters
+
+
+@pytest.mark.parametrize("reason", DeadReason)
+async def test_a_letter_says_why_and_holds_all_attempts_newest_first(
+    any_store: Store, reason: DeadReason
+) -> None:
+    first = await start(any_store, "job-0")
+    shard = any_store.layout.shards[first.shard]
+    await end(any_store, result(first, Outcome.FAILED, RETRY_AT))
+    await run_job(any_store, "job-0", NOW + 1)
+    [other] = await take(any_store)
+    await end(any_store, result(other))
+    await fire(any_store, shard, RETRY_AT)
+    [second] = await take(any_store)
+    _, _, after = await end(any_store, result(second, Outcome.DEAD, reason=reason), now=NOW + 9)
+    died, failed = [NOW, "dead", 2, 1, "w1", 500, 40], [NOW, "failed", 1, 1, "w1", 500, 40]
+    expected = letter(died, failed, reason=reason, attempt=2)
+    assert after[f"letter:job-0@{NOW}"] == expected
+    assert after["dead"] == {f"job-0@{NOW}": NOW + 9}
+
+
+async def test_a_letter_holds_what_the_attempt_had_not_what_the_job_has_by_now(
+    any_store: Store,
+) -> None:
+    delivery = await start(any_store, "job-0")
+    stored = await get_job(any_store, "job-0")
+    await replace_job(any_store, stored, at_once("job-0", target=http("a.test")), NOW)
+    _, _, after = await end(any_store, result(delivery, Outcome.DEAD))
+    assert after[f"letter:job-0@{NOW}"]["target"] == '{"type":"worker"}'
+
+
+async def test_each_of_several_dead_has_a_letter_of_its_own(any_store: Store) -> None:
+    ids = job_ids(any_store, 2)
+    await seed(any_store, *(at_once(job_id) for job_id in ids))
+    ends = [result(delivery, Outcome.DEAD) for delivery in await take(any_store)]
+    _, _, after = await end(any_store, *ends)
+    assert after["dead"].keys() == {f"{job_id}@{NOW}" for job_id in ids}
+
+
+# What the next attempt has to know
+
+
+async def test_later_attempts_know_when_the_first_one_began(any_store: Store) -> None:
+    delivery = await start(any_store, "job-0")
+    shard = any_store.layout.shards[delivery.shard]
+    assert delivery.began_at is None
+    for attempt in (2, 3):
+        now = NOW + attempt * 900
+        await end(any_store, result(delivery, Outcome.FAILED, now))
+        await fire(any_store, shard, now)
+        [delivery] = await take(any_store)
+        assert (delivery.attempt, delivery.began_at, delivery.base) == (attempt, NOW + 500, 0)
+
+
+async def test_attempts_that_do_not_count_are_remembered(any_store: Store) -> None:
+    delivery = await start(any_store, "job-0")
+    shard = any_store.layout.shards[delivery.shard]
+    redriven = replace(delivery, base=3)
+    _, _, after = await end(any_store, result(redriven, Outcome.FAILED, RETRY_AT))
+    assert after["job:job-0"][f"x:{NOW}"] == f"due:2:{RETRY_AT}:{NOW + 500}.3"
+    await fire(any_store, shard, RETRY_AT)
+    [second] = await take(any_store)
+    assert (second.base, second.began_at) == (3, NOW + 500)
+
+
+# Priorities
+
+
+@pytest.mark.parametrize("priority", [Priority.HIGH, Priority.LOW])
+async def test_each_priority_has_a_stream_of_its_own(any_store: Store, priority: Priority) -> None:
+    shard = await seed(any_store, at_once("job-0", priority=priority))
+    stream = f"default:{priority}"
+    assert await take(any_store) == []
+    [first] = await take(any_store, stream=stream)
+    answers, _, after = await end(any_store, result(first, Outcome.FAILED, RETRY_AT))
+    assert answers == [Answer.DONE]
+    assert not after.keys() & {f"ready:{stream}", f"pending:{stream}"}
+    await fire(any_store, shard, RETRY_AT)
+    assert await take(any_store) == []
+    [second] = await take(any_store, stream=stream)
+    _, _, after = await end(any_store, result(second, Outcome.DEAD))
+    assert after[f"letter:job-0@{NOW}"]["queue"] == stream
+
+
+async def test_an_outcome_under_another_priority_is_stale(any_store: Store) -> None:
+    await seed(any_store, at_once("job-0", priority=Priority.HIGH))
+    [delivery] = await take(any_store, stream="default:high")
+    answers, before, after = await end(any_store, result(replace(delivery, queue="default")))
+    assert answers == [Answer.STALE]
+    assert after == before

@@ -22,8 +22,9 @@ from seeding import (
 )
 
 from engine.errors import Conflict
+from engine.execution import LiveExecution
 from engine.keys import Layout, Shard
-from engine.model import JobState, LiveExecution
+from engine.model import JobState
 from engine.plan import Plan
 from engine.registration import Registration
 from engine.store import Store

@@ -20,7 +20,8 @@ from seeding import (
 )
 
 from engine.errors import NotFound
-from engine.model import Outcome, Overlap
+from engine.execution import Outcome
+from engine.model import Overlap
 from engine.store import Store
 from engine.store.due import Fired
 from engine.store.executions import complete_executions

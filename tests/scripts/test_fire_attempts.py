@@ -6,8 +6,10 @@ import pytest
 from invariants import changes, read_shard
 from seeding import (
     BUCKET,
+    LAPSES_AT,
     MINUTE,
     NOW,
+    at_once,
     fire,
     job_ids,
     lease,
@@ -19,13 +21,17 @@ from seeding import (
 )
 from seeding import start as start_job
 
+from engine.codec import Promise
 from engine.errors import Fenced
+from engine.execution import Outcome
 from engine.keys import Shard
-from engine.model import Outcome
+from engine.model import Rules
+from engine.names import Priority
 from engine.store import Store
 from engine.store.due import Fired, Member, fire_attempts
 from engine.store.executions import complete_executions
 from engine.store.jobs import delete_job, pause_job
+from engine.store.reports import report_running
 
 RETRY_AT = NOW + 2_000
 ATTEMPT: Member = (f"job-0@{NOW}".encode(), RETRY_AT)
@@ -53,7 +59,7 @@ async def test_a_failed_attempt_is_offered_again_at_its_time(any_store: Store) -
     after = await read_shard(any_store, shard)
     [entry] = after["ready:default"]
     assert changes(before, after) == {
-        "job:job-0": {f"x:{NOW}": f"ready:2:{entry}"},
+        "job:job-0": {f"x:{NOW}": f"ready:2:{entry}:{NOW + 500}.0"},
         f"due:{BUCKET}": {f"job-0@{NOW}": None},
         "buckets": {BUCKET: None},
         "ready:default": {
@@ -65,6 +71,7 @@ async def test_a_failed_attempt_is_offered_again_at_its_time(any_store: Store) -
                 "target": '{"type":"worker"}',
                 "payload": '{"n":1}',
                 "retry": "",
+                "since": f"{NOW + 500}.0",
             }
         },
         "ledger": [["fired", f"job-0@{NOW}", 2, RETRY_AT, "default"]],
@@ -154,6 +161,91 @@ async def test_a_held_attempt_committed_again_goes_on_waiting(any_store: Store) 
     before = await read_shard(store, shard)
     assert await commit(store, shard, ATTEMPT) == Fired(held=1)
     assert await read_shard(store, shard) == before
+
+
+async def test_an_attempt_is_offered_in_the_stream_of_its_priority(any_store: Store) -> None:
+    shard = await seed(any_store, at_once("job-0", priority=Priority.LOW))
+    [first] = await take(any_store, stream="default:low")
+    await complete_executions(any_store, [result(first, Outcome.FAILED, RETRY_AT)], NOW)
+    await lease(any_store, shard)
+    before = await read_shard(any_store, shard)
+    assert await commit(any_store, shard, ATTEMPT) == Fired(fired=1)
+    changed = changes(before, await read_shard(any_store, shard))
+    assert changed["ready:default:low"].keys()
+    assert changed["ledger"] == [["fired", f"job-0@{NOW}", 2, RETRY_AT, "default:low"]]
+
+
+# One whose target promised to report, and fell silent
+
+
+async def accept(store: Store) -> tuple[Shard, Member]:
+    """Leave job-0's execution with its target; return its shard, and what is in the index."""
+    delivery = await start_job(store, "job-0")
+    await complete_executions(store, [result(delivery, Outcome.ACCEPTED)], NOW)
+    return store.layout.shards[delivery.shard], (f"job-0@{NOW}".encode(), LAPSES_AT)
+
+
+async def test_an_attempt_that_lapsed_is_offered_again_to_be_ended(any_store: Store) -> None:
+    shard, attempt = await accept(any_store)
+    bucket = str(LAPSES_AT // MINUTE)
+    await lease(any_store, shard)
+    before = await read_shard(any_store, shard)
+
+    assert await commit(any_store, shard, attempt, bucket=bucket) == Fired(fired=1)
+
+    after = await read_shard(any_store, shard)
+    [entry] = after["ready:default"]
+    assert changes(before, after) == {
+        "job:job-0": {f"x:{NOW}": f"ready:1:{entry}:{NOW + 500}.0"},
+        f"due:{bucket}": {f"job-0@{NOW}": None},
+        "buckets": {bucket: None},
+        "ready:default": {
+            entry: {
+                "execution_id": f"job-0@{NOW}",
+                "attempt": "1",
+                "due_at": str(LAPSES_AT),
+                "expires_at": "",
+                "target": '{"type":"worker"}',
+                "payload": '{"n":1}',
+                "retry": "",
+                "since": f"{NOW + 500}.0",
+                "lapsed": "1",
+            }
+        },
+        "ledger": [["fired", f"job-0@{NOW}", 1, LAPSES_AT, "default"]],
+    }
+    assert await commit(any_store, shard, attempt, bucket=bucket) == Fired(stale=1)
+    assert await read_shard(any_store, shard) == after
+
+
+async def test_one_that_gave_a_sign_of_life_after_the_look_stays(any_store: Store) -> None:
+    shard, attempt = await accept(any_store)
+    promise = Promise(f"job-0@{NOW}", 1, NOW + 500, NOW + 9 * MINUTE)
+    await lease(any_store, shard)
+    await report_running(any_store, promise, LAPSES_AT, LAPSES_AT + 5)
+    before = await read_shard(any_store, shard)
+    bucket = str(LAPSES_AT // MINUTE)
+    assert await commit(any_store, shard, attempt, bucket=bucket) == Fired(stale=1)
+    assert await read_shard(any_store, shard) == before
+
+
+async def test_what_has_lapsed_is_ended_without_waiting_for_room(any_store: Store) -> None:
+    store = small(any_store, max_ready=1)
+    shard, _ = await accept(store)
+    await start_job(store, job_ids(store, 2)[1])
+    assert await fire(store, shard, LAPSES_AT) == Fired(fired=1)
+
+
+async def test_an_execution_that_would_have_expired_is_ended_for_its_silence(
+    any_store: Store,
+) -> None:
+    shard = await seed(any_store, registration("job-0", rules=Rules(expires_after_ms=5_000)))
+    await fire(any_store, shard)
+    [first] = await take(any_store)
+    await complete_executions(any_store, [result(first, Outcome.ACCEPTED)], NOW)
+    await fire(any_store, shard, LAPSES_AT)
+    [lapsed] = [one for one in await take(any_store) if one.lapsed]
+    assert (lapsed.attempt, lapsed.expires_at, lapsed.began_at) == (1, None, NOW + 500)
 
 
 async def test_jobs_and_attempts_share_a_bucket(any_store: Store) -> None:

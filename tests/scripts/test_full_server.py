@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
+from random import Random
 
 import pytest
 from invariants import read_shard
@@ -20,19 +21,26 @@ from seeding import (
     registration,
     result,
     seed,
+    start,
     take,
 )
 
+from engine.codec import Promise
+from engine.execution import Outcome
 from engine.keys import Shard
-from engine.model import Outcome, Overlap, Rules
+from engine.model import Overlap, Rules
 from engine.store import Store
+from engine.store.cancelling import cancel_executions
 from engine.store.due import fire_attempts, fire_due, peek_due
+from engine.store.effects import record_effect
 from engine.store.executions import (
     Answer,
     complete_executions,
+    hand_back_executions,
     heartbeat_executions,
     reclaim_executions,
 )
+from engine.store.gates import grant_permits
 from engine.store.jobs import (
     create_jobs,
     delete_job,
@@ -43,6 +51,8 @@ from engine.store.jobs import (
     run_job,
 )
 from engine.store.leases import acquire_lease, release_lease
+from engine.store.letters import discard_letters, redrive_letters
+from engine.store.reports import report_end, report_running
 
 TOKEN = "7"
 
@@ -70,6 +80,12 @@ async def edit(store: Store) -> int:
     )
 
 
+async def permit(store: Store, shard: Shard) -> None:
+    [failed] = await grant_permits(store, [(shard, {"slots:q/default": "+1"})], TOKEN)
+    if failed:
+        raise failed
+
+
 REFUSED: dict[str, Callable[[Store, Shard], Awaitable[object]]] = {
     "fire_due": due,
     "fire_attempts": attempts,
@@ -77,6 +93,7 @@ REFUSED: dict[str, Callable[[Store, Shard], Awaitable[object]]] = {
     "run_job": lambda store, _: run_job(store, "job-0", NOW),
     "pause_job": lambda store, _: pause_job(store, "job-0", NOW),
     "replace_job": lambda store, _: edit(store),
+    "grant_permits": permit,
     "acquire_lease": lambda store, shard: acquire_lease(store, [shard], "s1"),
 }
 
@@ -89,6 +106,23 @@ async def test_what_needs_room_is_refused_and_changes_nothing(store: Store, name
     async with full(store):
         with pytest.raises(OutOfMemoryError):
             await REFUSED[name](store, shard)
+    assert await read_shard(store, shard) == before
+
+
+async def test_redriving_and_recording_an_effect_are_refused_and_change_nothing(
+    store: Store,
+) -> None:
+    dead, running = job_ids(store, 2)
+    delivery = await start(store, dead)
+    await complete_executions(store, [result(delivery, Outcome.DEAD)], NOW)
+    held = await start(store, running)
+    shard = store.layout.shards[held.shard]
+    before = await read_shard(store, shard)
+    async with full(store):
+        with pytest.raises(OutOfMemoryError):
+            await redrive_letters(store, [delivery.execution_id], NOW)
+        with pytest.raises(OutOfMemoryError):
+            await record_effect(store, held, "pay", b"receipt")
     assert await read_shard(store, shard) == before
 
 
@@ -120,6 +154,24 @@ async def test_ending_an_execution_needs_no_room(store: Store, outcome: Outcome)
         assert await heartbeat_executions(store, [delivery]) == [True]
         ended = result(delivery, outcome, retry_at)
         assert await complete_executions(store, [ended], NOW) == [Answer.DONE]
+
+
+async def test_cancelling_reporting_handing_back_and_discarding_need_no_room(
+    store: Store,
+) -> None:
+    ids = job_ids(store, 4)
+    cancelled, reported, back, dead = [await start(store, job_id) for job_id in ids]
+    shard = store.layout.shards[back.shard]
+    await complete_executions(store, [result(dead, Outcome.DEAD)], NOW)
+    promise = Promise(reported.execution_id, 1, NOW, NOW + 60_000)
+    async with full(store):
+        assert await cancel_executions(store, cancelled.job_id, NOW) == [NOW]
+        assert await report_running(store, promise, NOW, NOW + 900)
+        done = await report_end(store, promise, NOW, succeeded=True, rng=Random(1))
+        assert done is Answer.DONE
+        assert await hand_back_executions(store, [back], lane="q/default") == [True]
+        assert await discard_letters(store, [(NOW, dead.execution_id)], by="ana") == 1
+    assert "dead" not in await read_shard(store, shard)
 
 
 async def test_what_the_end_of_an_execution_starts_or_deletes_needs_no_room(store: Store) -> None:

@@ -7,8 +7,8 @@ from dataclasses import replace
 from invariants import read_shard
 from seeding import result, start
 
+from engine.execution import Delivery
 from engine.keys import Shard
-from engine.model import Delivery
 from engine.store import Store
 from engine.store.executions import complete_executions, heartbeat_executions
 

@@ -17,8 +17,9 @@ from seeding import (
     take,
 )
 
+from engine.execution import Delivery, Outcome
 from engine.keys import Shard
-from engine.model import Delivery, Outcome, Overlap, Rules
+from engine.model import Overlap, Rules
 from engine.store import Store
 from engine.store.due import Fired
 from engine.store.executions import Answer, complete_executions

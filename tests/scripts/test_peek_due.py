@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections import Counter
+
 import pytest
 from invariants import read_shard
 from seeding import (
@@ -10,7 +12,10 @@ from seeding import (
     MINUTE,
     NOW,
     ONE_OFF,
+    at_once,
     fire,
+    grant,
+    http,
     job_ids,
     registration,
     result,
@@ -20,6 +25,7 @@ from seeding import (
 )
 
 from engine.keys import Shard
+from engine.names import Priority
 from engine.store import Store
 from engine.store.due import Peek, Slice, peek_due
 from engine.store.executions import complete_executions
@@ -141,3 +147,104 @@ async def test_a_full_queue_does_not_hide_what_is_due_elsewhere(any_store: Store
     assert found == Peek(
         NOW + MINUTE, [Slice(str(int(BUCKET) + 1), [(member(ids[2]), NOW + MINUTE)])]
     )
+
+
+# What waits for a permit
+
+
+async def test_of_what_waits_for_permits_as_much_is_shown_as_there_are(any_store: Store) -> None:
+    ids = job_ids(any_store, 3)
+    shard = any_store.layout.shard_of(ids[0])
+    await grant(any_store, shard, {"slots:q/default": "0"})
+    await seed(any_store, *(at_once(job_id) for job_id in ids))
+    assert await peek(any_store, shard) == Peek(None, [])
+    members = [(f"{job_id}@{NOW}".encode(), NOW) for job_id in sorted(ids)]
+    for count in (1, 2, 3):
+        await grant(any_store, shard, {"slots:q/default": "+1"})
+        assert await peek(any_store, shard) == Peek(None, [Slice("@q/default", members[:count])])
+    await grant(any_store, shard, {"tokens:q/default": "1"})
+    assert await peek(any_store, shard) == Peek(None, [Slice("@q/default", members[:1])])
+    await grant(any_store, shard, {"slots:q/default": "-9"})
+    assert await peek(any_store, shard) == Peek(None, [])
+    await grant(any_store, shard, {"slots:q/default": "", "tokens:q/default": ""})
+    assert await peek(any_store, shard) == Peek(None, [Slice("@q/default", members)])
+
+
+async def test_a_lane_shows_no_more_than_a_batch(any_store: Store) -> None:
+    any_store.config = any_store.config.model_copy(update={"batch": 2})
+    ids = job_ids(any_store, 3)
+    shard = any_store.layout.shard_of(ids[0])
+    await grant(any_store, shard, {"slots:q/default": "0"})
+    await seed(any_store, *(at_once(job_id) for job_id in ids))
+    await grant(any_store, shard, {"slots:q/default": "+9"})
+    [found] = (await peek(any_store, shard)).slices
+    assert len(found.members) == 2
+
+
+async def test_permits_of_a_lane_go_to_what_is_urgent_first(any_store: Store) -> None:
+    ids = job_ids(any_store, 6)
+    shard = any_store.layout.shard_of(ids[0])
+    await grant(any_store, shard, {"slots:q/default": "0"})
+    for job_id, priority in zip(ids, [*Priority] * 2, strict=True):
+        await seed(any_store, at_once(job_id, priority=priority))
+    shown = []
+    for _ in range(6):
+        await grant(any_store, shard, {"slots:q/default": "+1"})
+        slices = (await peek(any_store, shard)).slices
+        shown.append(
+            [(part.bucket.removeprefix("@q/default"), len(part.members)) for part in slices]
+        )
+    assert shown == [
+        [(":high", 1)],
+        [(":high", 2)],
+        [(":high", 2), ("", 1)],
+        [(":high", 2), ("", 2)],
+        [(":high", 2), ("", 2), (":low", 1)],
+        [(":high", 2), ("", 2), (":low", 2)],
+    ]
+
+
+async def test_a_group_that_nobody_knows_shows_its_first_few(any_store: Store) -> None:
+    ids = job_ids(any_store, 4)
+    shard = any_store.layout.shard_of(ids[0])
+    await grant(any_store, shard, {"fair:default": "0"})
+    await seed(any_store, *(at_once(job_id, group="blue") for job_id in ids))
+    assert (await peek(any_store, shard)).slices == []
+    await grant(any_store, shard, {"fair:default": "+3"})
+    [found] = (await peek(any_store, shard)).slices
+    assert (found.bucket, len(found.members)) == ("@g/default/blue", 3)
+
+
+async def test_lanes_that_wait_hide_nothing_of_other_lanes(any_store: Store) -> None:
+    ids = job_ids(any_store, 3)
+    shard = any_store.layout.shard_of(ids[0])
+    await grant(any_store, shard, {"slots:h/a.test": "0", "slots:h/b.test": "0"})
+    await seed(any_store, at_once(ids[0], target=http("a.test")))
+    await seed(any_store, at_once(ids[1], target=http("b.test")))
+    await grant(any_store, shard, {"slots:h/b.test": "+1"})
+    assert await peek(any_store, shard) == Peek(
+        None, [Slice("@h/b.test", [(f"{ids[1]}@{NOW}".encode(), NOW)])]
+    )
+
+
+@pytest.mark.parametrize("count", [100, 101, 150, 201, 250])
+async def test_where_very_many_buckets_hold_something_each_has_its_turn(
+    any_store: Store, count: int
+) -> None:
+    """A look takes 100 of them, and the looks of one round leave none out."""
+    shard = any_store.layout.shards[0]
+    names = [f"@g/default/{n}" for n in range(count)]
+    pipe = any_store.client.pipeline(transaction=False)
+    for name in names:
+        pipe.zadd(shard.due(name), {f"x@{NOW}": NOW})
+    pipe.zadd(shard.buckets, dict.fromkeys(names, float("inf")))
+    await pipe.execute()
+    seen = Counter[str]()
+    looks = -(-count // 100)
+    for tick in range(looks):
+        slices = (await peek(any_store, shard, NOW + 50 * tick)).slices
+        buckets = [part.bucket for part in slices]
+        assert len(buckets) == len(set(buckets)) == 100
+        seen.update(buckets)
+    assert seen.keys() == {*names}
+    await any_store.client.delete(shard.buckets, *map(shard.due, names))

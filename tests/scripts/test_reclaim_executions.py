@@ -5,10 +5,23 @@ from __future__ import annotations
 from dataclasses import replace
 
 from invariants import changes, read_shard
-from seeding import AT_ONCE, NOW, job_ids, registration, result, seed, start, take
+from seeding import (
+    AT_ONCE,
+    NOW,
+    at_once,
+    fire,
+    job_ids,
+    letter,
+    registration,
+    result,
+    seed,
+    start,
+    take,
+)
 
+from engine.execution import Delivery, Outcome
 from engine.keys import Shard
-from engine.model import Delivery
+from engine.names import Priority
 from engine.store import Store
 from engine.store.executions import (
     RECLAIM_LIMIT,
@@ -17,7 +30,7 @@ from engine.store.executions import (
     complete_executions,
     reclaim_executions,
 )
-from engine.store.jobs import delete_job
+from engine.store.jobs import create_jobs, delete_job
 
 LONG_MS = 60_000
 ENDED_AT = NOW + 70_000
@@ -36,7 +49,7 @@ async def fall_silent(store: Store, *deliveries: Delivery) -> Shard:
     first = deliveries[0]
     shard = store.layout.shards[first.shard]
     entries = [delivery.entry_id for delivery in deliveries]
-    ready = shard.ready("default")
+    ready = shard.ready(first.queue)
     await store.client.xclaim(
         ready, "workers", first.consumer, 0, entries, idle=LONG_MS, justid=True
     )
@@ -94,9 +107,41 @@ async def test_an_execution_that_was_delivered_too_often_is_poison(any_store: St
         "pending:default": {delivery.entry_id: None},
         "runs:job-0": [record],
         "dead": {f"job-0@{NOW}": ENDED_AT},
+        f"letter:job-0@{NOW}": letter(record, reason="poison"),
         "ledger": [["dead", f"job-0@{NOW}", record]],
     }
     assert await complete_executions(any_store, [result(taken)], ENDED_AT) == [Answer.STALE]
+
+
+async def test_a_letter_of_poison_holds_earlier_attempts_and_names_its_stream(
+    any_store: Store,
+) -> None:
+    any_store.config = any_store.config.model_copy(update={"max_deliveries": 1})
+    stream = "default:high"
+    shard = await seed(any_store, at_once("job-0", priority=Priority.HIGH))
+    [first] = await take(any_store, stream=stream)
+    await complete_executions(any_store, [result(first, Outcome.FAILED, NOW + 900)], NOW)
+    await fire(any_store, shard, NOW + 900)
+    [second] = await take(any_store, stream=stream)
+    await fall_silent(any_store, second)
+    found = await reclaim_executions(any_store, stream, shard, "w2", ENDED_AT)
+    assert found == Reclaimed([], 1, None)
+    failed, died = (await read_shard(any_store, shard))["runs:job-0"]
+    assert (failed[1:3], died[1:3]) == (["failed", 1], ["dead", 2])
+    expected = letter(died, failed, reason="poison", attempt=2, stream=stream)
+    assert (await read_shard(any_store, shard))[f"letter:job-0@{NOW}"] == expected
+
+
+async def test_a_delivery_that_is_taken_over_knows_what_its_first_holder_knew(
+    any_store: Store,
+) -> None:
+    first = await start(any_store, "job-0")
+    await complete_executions(any_store, [result(first, Outcome.FAILED, NOW + 900)], NOW)
+    await fire(any_store, any_store.layout.shards[first.shard], NOW + 900)
+    [second] = await take(any_store)
+    [taken] = (await reclaim(any_store, await fall_silent(any_store, second))).deliveries
+    assert taken == replace(second, consumer="w2", deliveries=2)
+    assert taken.began_at == NOW + 500
 
 
 async def test_poison_of_a_deleted_job_leaves_no_dead_letter(any_store: Store) -> None:
@@ -104,6 +149,18 @@ async def test_poison_of_a_deleted_job_leaves_no_dead_letter(any_store: Store) -
     delivery = await start(any_store, "job-0")
     shard = await fall_silent(any_store, delivery)
     await delete_job(any_store, "job-0")
+    before = await read_shard(any_store, shard)
+    assert (await reclaim(any_store, shard)).poisoned == 1
+    changed = changes(before, await read_shard(any_store, shard))
+    assert changed.keys() == {"ready:default", "pending:default", "ledger"}
+
+
+async def test_poison_of_a_deleted_job_says_nothing_of_a_new_one(any_store: Store) -> None:
+    any_store.config = any_store.config.model_copy(update={"max_deliveries": 1})
+    delivery = await start(any_store, "job-0")
+    shard = await fall_silent(any_store, delivery)
+    await delete_job(any_store, "job-0")
+    await create_jobs(any_store, [at_once("job-0")])
     before = await read_shard(any_store, shard)
     assert (await reclaim(any_store, shard)).poisoned == 1
     changed = changes(before, await read_shard(any_store, shard))

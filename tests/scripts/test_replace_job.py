@@ -26,8 +26,9 @@ from seeding import (
 )
 
 from engine.errors import Conflict, NotFound, WrongState
+from engine.execution import Outcome
 from engine.keys import Shard
-from engine.model import JobState, Outcome, Overlap, Rules
+from engine.model import JobState, Overlap, Rules
 from engine.plan import Every, Plan
 from engine.registration import Registration
 from engine.store import Store

@@ -8,8 +8,8 @@ from seeding import BUCKET, EVERY_MINUTE, MINUTE, NOW, registration, seed
 
 from engine import codec
 from engine.errors import Conflict, NotFound
+from engine.execution import SkipReason, SkipRecord
 from engine.keys import Shard
-from engine.model import SkipReason, SkipRecord
 from engine.store import Store
 from engine.store.jobs import pause_job
 

@@ -20,8 +20,9 @@ from seeding import (
 )
 
 from engine.errors import NotFound, WrongState
+from engine.execution import Outcome
 from engine.keys import Shard
-from engine.model import JobState, Outcome, Overlap, Rules
+from engine.model import JobState, Overlap, Rules
 from engine.plan import CatchUp, Every, Misfire, MisfirePolicy, Once, Plan, Skipped
 from engine.store import Store
 from engine.store.due import Fired

@@ -24,7 +24,7 @@ from engine.backfill import (
     propose_batch,
 )
 from engine.errors import BadInput
-from engine.model import Outcome, Record, SkipReason, SkipRecord
+from engine.execution import Outcome, Record, SkipReason, SkipRecord
 from engine.plan import Cron, Every, Immediate, Plan
 from engine.plan.calendar import Calendar, Opening
 from engine.plan.rules import Rule

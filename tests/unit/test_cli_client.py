@@ -20,6 +20,7 @@ class Answering(HTTPServer):
 
     status = 200
     body = b"{}"
+    link = ""
 
     def __init__(self) -> None:
         super().__init__(("127.0.0.1", 0), _Handler)
@@ -36,6 +37,8 @@ class _Handler(BaseHTTPRequestHandler):
         self.server.requests.append((self.command, self.path, content_type, body))
         self.send_response(self.server.status)
         self.send_header("Content-Length", str(len(self.server.body)))
+        if self.server.link:
+            self.send_header("Link", self.server.link)
         self.end_headers()
         self.wfile.write(self.server.body)
 
@@ -137,3 +140,11 @@ def test_a_proxy_of_the_environment_is_not_asked(
     monkeypatch.setenv("http_proxy", "http://127.0.0.1:1")
     monkeypatch.delenv("no_proxy", raising=False)
     assert Api(server.url).get("jobs") == {}
+
+
+def test_a_page_comes_with_where_the_next_one_begins(server: Answering) -> None:
+    server.body = b"[1]"
+    assert Api(server.url).get_page("dead", limit=1, after=None) == ([1], None)
+    server.link = '</v1/dead?limit=1&after=5-a%401>; rel="next"'
+    assert Api(server.url).get_page("dead", limit=1) == ([1], "5-a@1")
+    assert [path for _, path, _, _ in server.requests] == ["/v1/dead?limit=1"] * 2

@@ -10,7 +10,8 @@ import pytest
 from api.echo import Echo, app
 from engine.cli.up import print_attempt
 from engine.demo import ONCE_AFTER_MS, demo_jobs
-from engine.model import HttpTarget, Outcome, Record
+from engine.execution import Outcome, Record
+from engine.model import HttpTarget
 
 NOW = 1_796_025_600_123
 

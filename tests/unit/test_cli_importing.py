@@ -30,7 +30,8 @@ class FakeApi:
         assert path == ("jobs",)
         if self.is_away:
             raise click.ClickException("no API answers")
-        if problem := self.refusals.get(body["payload"]["command"]):
+        told = body.get("payload", body["target"])
+        if problem := self.refusals.get(told["command"]):
             raise Refused(problem)
         if body["job_id"] in self.jobs:
             raise Refused({"code": "job_exists", "detail": "it exists"})
@@ -46,7 +47,11 @@ def api(monkeypatch: pytest.MonkeyPatch) -> FakeApi:
 
 
 def run(*args: str, text: str | bytes | None = None) -> Result:
-    return CliRunner().invoke(main, ["jobs", "import", "crontab", "--url", URL, *args], input=text)
+    return invoke("--url", URL, *args, text=text)
+
+
+def invoke(*args: str, text: str | bytes | None = None) -> Result:
+    return CliRunner().invoke(main, ["jobs", "import", "crontab", *args], input=text)
 
 
 def lines_of(result: Result) -> list[dict[str, Any]]:
@@ -75,6 +80,72 @@ def test_a_line_becomes_a_job_that_posts_the_command(api: FakeApi) -> None:
     row = result.stdout.splitlines()[1].split()
     assert row == ["2", "created", job_id, NEXT, "–"]
     assert result.stderr == "1 created; hours without a CRON_TZ are Europe/Zurich\n"
+
+
+def test_with_shell_a_line_becomes_a_job_that_is_the_command(api: FakeApi) -> None:
+    text = "SHELL=/bin/bash\nHOME=/srv\n0 5 * * 1-5 app /bin/date +\\%F %a%b\n"
+    result = invoke("-", "--shell", "--system", text=text)
+    assert result.exit_code == 0, result.output
+    [(job_id, body)] = api.jobs.items()
+    assert body == {
+        "job_id": job_id,
+        "schedule_expr": "0 5 * * 1-5",
+        "dialect": "vixie",
+        "timezone": "UTC",
+        "target": {
+            "type": "shell",
+            "command": "/bin/date +%F ",
+            "cwd": "/srv",
+            "env": {"SHELL": "/bin/bash", "HOME": "/srv"},
+            "stdin": "a\nb\n",
+            "user": "app",
+        },
+    }
+
+
+@pytest.mark.parametrize(
+    ("line", "target"),
+    [
+        ("0 5 * * * a", {"command": "a"}),
+        ("0 5 * * * a%", {"command": "a", "stdin": ""}),
+        ("HOME=\n0 5 * * * a", {"command": "a", "env": {"HOME": ""}}),
+    ],
+)
+def test_with_shell_what_a_line_does_not_say_is_not_sent(
+    api: FakeApi, line: str, target: dict[str, Any]
+) -> None:
+    invoke("-", "--shell", "--user", text=f"{line}\n")
+    [body] = api.jobs.values()
+    assert body["target"] == {"type": "shell", **target}
+    assert "payload" not in body
+
+
+@pytest.mark.parametrize("more", [[], ["--dry-run"]])
+def test_with_shell_a_line_under_mailto_is_told_that_no_mail_is_sent(
+    api: FakeApi, more: list[str]
+) -> None:
+    text = "MAILTO=ops\n-0 5 * * * a\nMAILTO=\n0 5 * * * b\n"
+    loud, silent = lines_of(invoke("-", "--shell", "--user", "--json", *more, text=text))
+    assert loud["note"].startswith("the leading '-'")
+    assert loud["note"].endswith("; MAILTO: no mail is sent, the history has the output")
+    assert silent["note"] is None
+    told = lines_of(run("-", "--user", "--json", "--dry-run", text=text))
+    assert "MAILTO" not in str(told)
+
+
+def test_a_line_has_the_same_id_with_shell_as_with_a_url(api: FakeApi) -> None:
+    text = "0 5 * * * a\n0 5 * * * a\n"
+    foreseen = [line["job_id"] for line in lines_of(run("-", "--dry-run", "--json", text=text))]
+    invoke("-", "--shell", text=text)
+    assert list(api.jobs) == foreseen
+
+
+@pytest.mark.parametrize("args", [[], ["--url", URL, "--shell"]])
+def test_an_import_is_either_with_a_url_or_with_shell(api: FakeApi, args: list[str]) -> None:
+    result = invoke("-", *args, text="0 5 * * * a\n")
+    assert result.exit_code == 2
+    assert "either --url or --shell" in result.output
+    assert api.jobs == {}
 
 
 def test_a_line_that_is_refused_is_told_and_holds_up_no_other(api: FakeApi) -> None:

@@ -86,6 +86,7 @@ def test_add_sends_every_option(api: FakeApi) -> None:
         --grace-ms 0 --max-catch-up 5 --overlap queue_one --dialect vixie --dst-gap skip
         --dst-overlap both --start-at 2027-01-01T00:00:00Z --end-at 2028-01-01T00:00:00Z
         --window-ms 60000 --calendar a --calendar b --roll next_business_day --max-runs 3
+        --priority high --group acme --concurrency 2
         --expires-after-ms 9 --pause-after-failures 2 --delete-after-completion
         --url http://127.0.0.1/ --payload"""
     headers = ["--header", "X-A: 1", "--header", "X-B:a:b"]
@@ -112,10 +113,29 @@ def test_add_sends_every_option(api: FakeApi) -> None:
         "window_ms": 60_000,
         "calendars": ["a", "b"],
         "roll": "next_business_day",
+        "priority": "high",
+        "group": "acme",
+        "concurrency": 2,
         "max_runs": 3,
         "expires_after_ms": 9,
         "pause_after_failures": 2,
         "delete_after_completion": True,
+    }
+
+
+def test_add_sends_every_option_of_a_command(api: FakeApi) -> None:
+    args = ["--command", "a | b", "--cwd", "/srv", "--env", "A=1=2", "--env", "B="]
+    body = added(api, *args, "--stdin", "in\n", "--user", "app", "--timeout-ms", "500")
+    assert body == {
+        "target": {
+            "type": "shell",
+            "command": "a | b",
+            "cwd": "/srv",
+            "env": {"A": "1=2", "B": ""},
+            "stdin": "in\n",
+            "user": "app",
+            "timeout_ms": 500,
+        }
     }
 
 
@@ -133,8 +153,13 @@ def test_add_sends_payloads_that_look_empty_or_are_long(api: FakeApi, text: str)
 @pytest.mark.parametrize(
     ("args", "reason"),
     [
-        ([], "either --url or --worker"),
-        (["--url", "http://127.0.0.1/", "--worker"], "either --url or --worker"),
+        ([], "one of --url, --worker and --command"),
+        (["--url", "http://127.0.0.1/", "--worker"], "one of --url, --worker and --command"),
+        (["--url", "http://127.0.0.1/", "--command", "a"], "one of --url, --worker and --command"),
+        (["--url", "http://127.0.0.1/", "--cwd", "/"], "with --command"),
+        (["--command", "a", "--header", "A: 1"], "go with --url"),
+        (["--worker", "--env", "A=1"], "none of them with --worker"),
+        (["--command", "a", "--env", "A"], "NAME=value"),
         (["--worker", "--header", "A: 1"], "go with --url"),
         (["--worker", "--timeout-ms", "1"], "go with --url"),
         (["--url", "http://127.0.0.1/", "--header", "A"], "Name: value"),
@@ -185,6 +210,10 @@ def test_add_refuses_a_wrong_command_line_and_sends_nothing(
         (
             ["edit", "a", "--queue", "slow", "--if-version", "3"],
             ("PATCH", ("jobs", "a"), ({"queue": "slow"}, 3)),
+        ),
+        (
+            ["edit", "a", "--cwd", "/srv"],
+            ("PATCH", ("jobs", "a"), {"target": {"cwd": "/srv"}}),
         ),
         (["delete", "a"], ("DELETE", ("jobs", "a"), None)),
     ],
@@ -238,6 +267,11 @@ def test_list_is_a_table_and_tells_of_more(api: FakeApi) -> None:
     assert first == ["nightly", "active", "0", "2", "*", "*", "*", *when, "http://127.0.0.1/x"]
     assert second == ["b" * 128, "active", "–", *when, "queue", "mine"]
     assert result.stderr == "There are more: --after bbb\n"
+
+
+def test_list_shows_the_command_of_a_shell_job(api: FakeApi) -> None:
+    api.answer = {"jobs": [{**JOB, "target": {"type": "shell", "command": "echo"}}], "next": None}
+    assert jobs("list").stdout.split()[-1] == "echo"
 
 
 def test_show_is_a_line_for_each_field(api: FakeApi) -> None:

@@ -13,22 +13,21 @@ import pytest
 
 from engine import codec
 from engine.backoff import Retry
-from engine.errors import BadInput
-from engine.keys import LAYOUT_VERSION, Layout, spread_tags
-from engine.model import (
+from engine.codec import Promise
+from engine.errors import BadInput, Expired
+from engine.execution import (
+    DeadLetter,
+    DeadReason,
     Delivery,
-    HttpTarget,
-    Job,
     LiveExecution,
     Outcome,
-    Overlap,
     Record,
-    Rules,
     SkipReason,
     SkipRecord,
-    Target,
-    WorkerTarget,
 )
+from engine.keys import LAYOUT_VERSION, Layout, spread_tags
+from engine.model import HttpTarget, Job, Overlap, Rules, ShellTarget, Target, WorkerTarget
+from engine.names import Priority
 from engine.scripts import FOLDER
 
 NOW = 1_800_000_000_000
@@ -70,16 +69,30 @@ RECORD = Record(NOW, Outcome.SUCCEEDED, 1, 1, "w1", NOW + 12, 40)
         WorkerTarget(),
         HttpTarget("https://a.test/x"),
         HttpTarget("https://a.test/x", {"X-Key": "1"}, timeout_ms=500),
+        HttpTarget("https://a.test/x", respond_async=True, heartbeat_ms=5),
+        WorkerTarget("send", timeout_ms=5),
+        ShellTarget("ls"),
+        ShellTarget("ls", cwd="/tmp", env={"A": "1"}, stdin="x", user="nobody", timeout_ms=5),
     ],
 )
 def test_a_target_comes_back(target: Target) -> None:
     assert codec.load_target(codec.dump_target(target)) == target
 
 
-def test_a_target_without_headers_stores_none() -> None:
-    assert codec.dump_target(HttpTarget("https://a.test")) == (
-        b'{"url":"https://a.test","timeout_ms":30000,"type":"http"}'
-    )
+@pytest.mark.parametrize(
+    ("target", "data"),
+    [
+        (WorkerTarget(), b'{"type":"worker"}'),
+        (ShellTarget("ls"), b'{"type":"shell","command":"ls"}'),
+        (
+            HttpTarget("https://a.test", {"url": "https://b.test"}),
+            b'{"type":"http","url":"https://a.test","headers":{"url":"https://b.test"}}',
+        ),
+    ],
+)
+def test_a_target_stores_its_type_first_and_no_defaults(target: Target, data: bytes) -> None:
+    """lua/lib/gates.lua finds the host of an http target at the start of its text."""
+    assert codec.dump_target(target) == data
 
 
 @pytest.mark.parametrize("retry", [Retry(), Retry(max_attempts=1), Retry(jitter="full")])
@@ -92,9 +105,16 @@ def test_the_default_retry_policy_costs_nothing() -> None:
 
 
 DEFINED = ["queue", "overlap", "target", "payload", "retry", "definition", "rules", "runs_left"]
-DEFINED += ["expires_after_ms", "pause_after_failures", "delete_after_completion"]
+DEFINED += ["expires_after_ms", "pause_after_failures", "delete_after_completion", "concurrency"]
+DEFINED += ["group"]
 """The names that lua/lib/job.lua gives to the values of `dump_defined`."""
-ALL_RULES = Rules(3, expires_after_ms=5, pause_after_failures=2, delete_after_completion=True)
+ALL_RULES = Rules(
+    3,
+    expires_after_ms=5,
+    pause_after_failures=2,
+    delete_after_completion=True,
+    concurrency=4,
+)
 
 
 def _bytes(value: str | bytes | int) -> bytes:
@@ -126,6 +146,8 @@ def test_the_values_of_a_definition_are_written_under_these_names() -> None:
         replace(JOB, dialect="quartz", overlap=Overlap.QUEUE_ALL),
         replace(JOB, rules=ALL_RULES, runs_left=3),
         replace(JOB, rules=Rules(max_runs=3), runs_left=1),
+        replace(JOB, rules=Rules(concurrency=2)),
+        *(replace(JOB, priority=priority, group="blue") for priority in Priority),
     ],
 )
 def test_a_job_comes_back(job: Job) -> None:
@@ -142,6 +164,7 @@ def test_a_job_comes_back(job: Job) -> None:
         (Overlap.AFTER_SUCCESS, Rules(), True),
         (Overlap.SKIP, Rules(max_runs=1), True),
         (Overlap.SKIP, Rules(delete_after_completion=True), True),
+        (Overlap.SKIP, Rules(concurrency=2), True),
     ],
 )
 def test_only_a_job_that_asks_for_more_is_looked_at_twice(
@@ -160,11 +183,37 @@ def test_what_befell_a_job_is_read_from_its_hash() -> None:
 
 
 def test_live_executions_are_read_from_a_jobs_hash_oldest_first() -> None:
-    fields = {b"state": b"active", b"x:20": b"ready:1:5-1", b"x:3": b"due:2:99"}
+    fields = {
+        b"state": b"active",
+        b"x:20": b"ready:1:5-1",
+        b"x:3": b"due:2:99",
+        b"x:5": b"async:3:98:7.2;q/default",
+        b"x:4": b"ready:1:5-0;q/default,h/a.test:8080",
+        b"b:4": b"1",
+    }
     assert codec.load_live(fields) == [
         LiveExecution(3, 2, due_at=99),
+        LiveExecution(4, 1, entry_id="5-0"),
+        LiveExecution(5, 3, due_at=98, is_accepted=True),
         LiveExecution(20, 1, entry_id="5-1"),
     ]
+
+
+@pytest.mark.parametrize(
+    ("place", "since"),
+    [
+        (b"", (None, 0)),
+        (b"due:1:99", (None, 0)),
+        (b"ready:1:5-1;h/a.test:8080", (None, 0)),
+        (b"due:2:99:17.0", (17, 0)),
+        (b"due:4:99:.3", (None, 3)),
+        (b"ready:5:5-1:17.3;q/default", (17, 3)),
+    ],
+)
+def test_since_is_when_the_first_attempt_began_and_how_many_do_not_count(
+    place: bytes, since: tuple[int | None, int]
+) -> None:
+    assert codec.load_since(place) == since
 
 
 @pytest.mark.parametrize(
@@ -173,6 +222,14 @@ def test_live_executions_are_read_from_a_jobs_hash_oldest_first() -> None:
         (RECORD, [NOW, "succeeded", 1, 1, "w1", 12, 40]),
         (replace(RECORD, status_code=204), [NOW, "succeeded", 1, 1, "w1", 12, 40, 204]),
         (replace(RECORD, error="no"), [NOW, "succeeded", 1, 1, "w1", 12, 40, None, "no"]),
+        (
+            replace(RECORD, outcome=Outcome.FAILED, exit_status=1, output="no\n"),
+            [NOW, "failed", 1, 1, "w1", 12, 40, None, None, 1, "no\n"],
+        ),
+        (
+            SkipRecord(1, 5, 3, SkipReason.CALENDAR, detail="bank: it"),
+            [1, "skipped", 5, 3, 1, "calendar: bank: it"],
+        ),
         (SkipRecord(1, 5, 3, SkipReason.LATE), [1, "skipped", 5, 3, 1, "late"]),
         (SkipRecord(1, 5, 3, SkipReason.PAUSED, exact=False), [1, "skipped", 5, 3, 0, "paused"]),
     ],
@@ -220,11 +277,76 @@ def test_a_delivery_is_read_from_a_streams_entry() -> None:
     fields[b"expires_at"] = b"17"
     expiring = codec.load_delivery(3, "default", b"1-0", "w1", 2, fields)
     assert expiring == replace(DELIVERY, expires_at=17)
+    fields |= {b"since": b"15.2", b"lapsed": b"1", b"expires_at": b""}
+    lapsed = codec.load_delivery(3, "default", b"1-0", "w1", 2, fields)
+    assert lapsed == replace(DELIVERY, began_at=15, base=2, lapsed=True)
+
+
+def test_a_dead_letter_is_read_with_its_attempts_newest_first() -> None:
+    failed = replace(RECORD, outcome=Outcome.FAILED)
+    dead = replace(RECORD, outcome=Outcome.DEAD, attempt=2)
+    fields = {
+        b"reason": b"final",
+        b"attempt": b"2",
+        b"queue": b"mail:high",
+        b"target": DELIVERY.target,
+        b"payload": b"\xff",
+        b"retry": b"",
+        b"attempts": codec.dump_record(dead) + b"\n" + codec.dump_record(failed),
+        b"born": b"5",
+    }
+    assert codec.load_letter(f"a@{NOW}", NOW + 5, fields) == DeadLetter(
+        execution_id=f"a@{NOW}",
+        died_at=NOW + 5,
+        reason=DeadReason.FINAL,
+        attempt=2,
+        queue="mail:high",
+        target=DELIVERY.target,
+        payload=b"\xff",
+        attempts=(dead, failed),
+    )
+
+
+PROMISE = Promise(f"a@{NOW}", 2, NOW + 5, NOW + 99)
+KEY = b"k" * 32
+
+
+def test_a_promise_comes_back_until_it_expires() -> None:
+    word = codec.dump_promise(PROMISE, KEY)
+    assert word.replace("-", "").replace("_", "").replace(".", "").isalnum()
+    assert codec.load_promise(word, KEY, NOW + 98) == PROMISE
+    with pytest.raises(Expired):
+        codec.load_promise(word, KEY, NOW + 99)
+
+
+WORD = codec.dump_promise(PROMISE, KEY)
+FORGED = codec.dump_promise(replace(PROMISE, attempt=3), b"x" * 32)
+
+
+@pytest.mark.parametrize(
+    "word",
+    [
+        "",
+        "x",
+        "é.é",
+        "a.b.c",
+        WORD + "A",
+        WORD.partition(".")[0],
+        FORGED,
+        FORGED.partition(".")[0] + "." + WORD.partition(".")[2],
+    ],
+)
+def test_a_word_that_was_not_signed_here_is_no_promise(word: str) -> None:
+    with pytest.raises(BadInput, match="no URL"):
+        codec.load_promise(word, KEY, NOW)
 
 
 @pytest.mark.parametrize("retry", [b"", DELIVERY.retry])
-def test_a_lease_carries_the_proof_of_a_delivery(retry: bytes) -> None:
-    delivery = replace(DELIVERY, retry=retry)
+@pytest.mark.parametrize(("began_at", "base"), [(None, 0), (NOW + 3, 2)])
+def test_a_lease_carries_the_proof_of_a_delivery(
+    retry: bytes, began_at: int | None, base: int
+) -> None:
+    delivery = replace(DELIVERY, retry=retry, began_at=began_at, base=base)
     lease = codec.dump_lease(delivery)
     assert lease.replace("-", "").replace("_", "").isalnum()
     assert codec.load_lease(lease) == replace(delivery, target=b"", payload=b"")
@@ -253,6 +375,8 @@ def test_a_lease_taken_apart_and_put_together_is_one() -> None:
         _lease(lambda proof: proof.__setitem__(0, True)),
         _lease(lambda proof: proof.__setitem__(8, {"max_attempts": 0})),
         _lease(lambda proof: proof.__setitem__(8, [1])),
+        _lease(lambda proof: proof.__setitem__(9, "5")),
+        _lease(lambda proof: proof.__setitem__(10, None)),
     ],
 )
 def test_what_is_no_lease_is_refused(lease: str) -> None:

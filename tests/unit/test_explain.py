@@ -8,8 +8,9 @@ from typing import Any
 
 import pytest
 
+from engine.execution import ExecutionState, SkipReason, SkipRecord
 from engine.explain import Explanation, History, Subject, explain
-from engine.model import ExecutionState, JobState, Rules, SkipReason, SkipRecord, WorkerTarget
+from engine.model import JobState, Rules, WorkerTarget
 from engine.plan import Misfire
 from engine.registration import Timing, register
 

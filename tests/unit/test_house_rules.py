@@ -16,14 +16,19 @@ import pytest
 ROOT = Path(__file__).parents[2]
 
 LAYERS = {
-    "vocabulary": "engine.errors engine.model engine.plan engine.backoff engine.clock"
+    "vocabulary": "engine.errors engine.names engine.model engine.execution engine.plan"
+    " engine.backoff engine.clock"
     " engine.crontab engine.registration engine.backfill"
-    " engine.explain",
+    " engine.explain engine.shares",
     "naming": "engine.keys engine.codec engine.config",
     "storage": "engine.scripts engine.store",
     "loops": "engine.loop engine.shards engine.scheduler engine.backfiller engine.worker"
-    " engine.reclaimer engine.relay engine.targets engine.embedded engine.supervisor",
-    "processes": "engine.__main__ engine.cli engine.demo engine.logs engine.roles api bench",
+    " engine.gatekeeper engine.gates engine.lanes"
+    " engine.reading engine.holding engine.beats engine.reporting engine.pushback"
+    " engine.reclaimer engine.sweeper engine.relay engine.targets engine.embedded"
+    " engine.supervisor",
+    "processes": "engine.__main__ engine.cli engine.demo engine.logs engine.roles"
+    " engine.handlers api bench",
 }
 """Bottom first. A module imports from its own layer and from those below it."""
 
@@ -34,6 +39,8 @@ LOOPS = {
     "engine.shards": (),
     "engine.scheduler": ("engine.shards",),
     "engine.backfiller": ("engine.shards",),
+    "engine.gatekeeper": ("engine.shards",),
+    "engine.sweeper": ("engine.shards",),
     "engine.worker": (),
     "engine.reclaimer": (),
     "engine.relay": (),
@@ -115,7 +122,8 @@ def imports_that_do_not_point_down(root: Path) -> Iterator[str]:
     found = modules(root, "engine", "api", "bench")
     names = {module.name for module in found}
     for module in found:
-        height = layer_of(module.name)
+        # The package itself is below all that asks for its version, and lends names from above.
+        height = len(LAYERS) if module.name == "engine" else layer_of(module.name)
         if height < 0:
             yield f"{module.name} stands in no layer"
         top = module.name.partition(".")[0]

@@ -16,19 +16,39 @@ SOUND: Keyspace = {
         "plan": "p",
         "next_run_at": "60005",
         "queue": "q",
-        "live": "2",
-        "x:1": "ready:1:7-0",
+        "definition": '[5,5,null,"UTC"]',
+        "live": "6",
+        "x:1": "ready:1:7-0:60001.0;q/q,h/a.test",
         "x:2": "due:2:60009",
+        "x:3": "async:1:60011:60001.0;q/q",
+        "x:4": "due:1:60012",
+        "x:5": "due:1:60012",
+        "x:6": "due:1:60012",
         "backfill_state": "running",
         "backfill_live": "1",
         "x:0": "due:2:60009",
         "b:0": "1",
     },
     "job:b": {"state": "paused", "plan": "p", "next_run_at": "60005", "queue": "q"},
-    "due:1": {"p|a": 60005.0},
+    "due:1": {"p|a": 60005.0, "a@3": 60011.0},
     "due:@q": {"a@2": 60009.0, "a@0": 60009.0},
+    "due:@q/q": {"a@4": 60012.0},
+    "due:@g/q/blue": {"a@5": 60012.0},
+    "due:@h/b.test": {"a@6": 60012.0},
+    "due:@": {"a@4": "@q/q", "a@5": "@g/q/blue", "a@6": "@h/b.test"},
+    "gates": {"slots:q/q": "0", "live:q/q": "2", "tokens:h/a.test": "4", "live:h/a.test": "1"},
+    "dead": {"a@7": 60001.0, "gone@8": 60001.0},
+    "letter:a@7": {"born": "5"},
+    "letter:gone@8": {"born": "5"},
+    "effects:gone@8": {"paid": "1"},
     "backfills": {"a": True},
-    "buckets": {"1": 1.0, "@q": float("inf")},
+    "buckets": {
+        "1": 1.0,
+        "@q": float("inf"),
+        "@q/q": float("inf"),
+        "@g/q/blue": float("inf"),
+        "@h/b.test": float("inf"),
+    },
     "ready:q": {
         "7-0": {"execution_id": "a@1", "attempt": "1"},
         "8-0": {"execution_id": "gone@1", "attempt": "1"},
@@ -51,7 +71,7 @@ def test_a_sound_shard_has_no_fault() -> None:
         ("due:@q", "a@2", None, "a@2 is at"),
         ("due:1", "p|b", 60005.0, "p|b is in the index"),
         ("due:1", "p|gone", 60005.0, "p|gone is in the index"),
-        ("due:1", "a@3", 60005.0, "a@3 is in the index"),
+        ("due:1", "a@9", 60005.0, "a@9 is in the index"),
         ("due:2", "p|a", 60005.0, "p|a is at"),
         ("job:a", "state", "paused", "p|a is in the index"),
         ("job:b", "state", "active", "p|b is at"),
@@ -60,9 +80,9 @@ def test_a_sound_shard_has_no_fault() -> None:
         ("job:b", "plan", "other", "a plan that is not stored"),
         ("job:b", "queued", "1", "b has times that wait"),
         ("job:a", "live", "1", "a counts 1"),
-        ("job:a", "b:0", None, "a counts 2 and 1"),
-        ("job:a", "backfill_live", "0", "a counts 2 and 0"),
-        ("job:a", "b:3", "1", "a counts 2 and 1"),
+        ("job:a", "b:0", None, "a counts 6 and 1"),
+        ("job:a", "backfill_live", "0", "a counts 6 and 0"),
+        ("job:a", "b:9", "1", "a counts 6 and 1"),
         ("job:a", "backfill_state", "done", "backfills are"),
         ("backfills", "a", None, "backfills are"),
         ("backfills", "b", True, "backfills are"),
@@ -71,6 +91,27 @@ def test_a_sound_shard_has_no_fault() -> None:
         ("ready:q", "7-0", None, "a@1 says"),
         ("ready:q", "9-0", {"execution_id": "a@1", "attempt": "1"}, "9-0 waits in q"),
         ("pending:q", "8-0", None, "8-0 waits in q"),
+        ("due:1", "a@3", 60012.0, "a@3 is at"),
+        ("due:1", "a@3", None, "a@3 is at"),
+        ("due:@q", "a@3", 60011.0, "a@3 is at"),
+        ("job:a", "x:3", "async:1:60012", "a@3 is at"),
+        ("due:@q/q", "a@4", 60013.0, "a@4 is at"),
+        ("due:@q/q", "a@4", None, "a@4 is at"),
+        ("due:@q/q", "a@5", 60012.0, "a@5 is at"),
+        ("due:@q/q", "p|b", 60005.0, "p|b is in the index"),
+        ("due:@", "a@4", None, "lanes are"),
+        ("due:@", "a@4", "@g/q/blue", "lanes are"),
+        ("due:@", "a@2", "@q", "lanes are"),
+        ("due:@", "a@9", "@q/q", "lanes are"),
+        ("gates", "live:q/q", "1", "q/q counts 1 live executions, and 2 came"),
+        ("gates", "live:q/q", "3", "q/q counts 3"),
+        ("gates", "live:q/q", None, "q/q counts 0"),
+        ("gates", "live:h/a.test", None, "h/a.test counts 0"),
+        ("gates", "live:g/q/blue", "1", "g/q/blue counts 1"),
+        ("job:a", "x:1", "ready:1:7-0;q/q", "h/a.test counts 1"),
+        ("dead", "a@7", None, "dead are"),
+        ("dead", "a@9", 60001.0, "dead are"),
+        ("letter:b@9", "born", "5", "dead are"),
         ("buckets", "1", None, "buckets are"),
         ("buckets", "2", 2.0, "buckets are"),
         ("buckets", "@q", 0.0, "buckets are"),
@@ -87,6 +128,41 @@ def test_each_invariant_can_be_broken(key: str, field: str, value: Any, fault: s
     else:
         fields[field] = value
     assert any(fault in found for found in faults(space))
+
+
+@pytest.mark.parametrize("bucket", ["@q/other", "@g/other/blue", "@q/q:high", "@h/b.test:low"])
+def test_a_lane_is_of_the_members_queue_and_priority(bucket: str) -> None:
+    space = deepcopy(SOUND)
+    del space["due:@q/q"], space["buckets"]["@q/q"]
+    space[f"due:{bucket}"] = {"a@4": 60012.0}
+    space["buckets"][bucket] = float("inf")
+    space["due:@"]["a@4"] = bucket
+    [fault] = faults(space)
+    assert fault.startswith("a@4 is at")
+
+
+def test_what_is_urgent_waits_beside_the_rest_of_its_queue() -> None:
+    space = deepcopy(SOUND)
+    space["job:a"]["queue"] = "q:high"
+    for key in [key for key in space if key.startswith(("ready:", "pending:", "due:@"))]:
+        if key != "due:@":
+            space[f"{key}:high"] = space.pop(key)
+    space["due:@"] = {member: f"{bucket}:high" for member, bucket in space["due:@"].items()}
+    space["buckets"] = {
+        f"{name}:high" if name[0] == "@" else name: score
+        for name, score in space["buckets"].items()
+    }
+    assert list(faults(space)) == []
+
+
+@pytest.mark.parametrize(("born", "is_fault"), [("5", True), ("4", False)])
+def test_no_execution_is_both_live_and_dead_unless_another_job_had_its_id(
+    born: str, is_fault: bool
+) -> None:
+    space = deepcopy(SOUND)
+    space["dead"]["a@1"] = 60001.0
+    space["letter:a@1"] = {"born": born}
+    assert list(faults(space)) == ["a@1 is live and has a letter"] * is_fault
 
 
 def test_changes_are_fields_and_added_lines() -> None:

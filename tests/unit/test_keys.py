@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from engine.keys import SLOTS, Layout, Shard, bucket_of, slot_of, spread_tags
+from engine.keys import SLOTS, Layout, Shard, bucket_of, slot_of, spread_tags, waiting_bucket
 
 
 def test_the_keys_of_a_shard_are_spelled_so() -> None:
@@ -21,6 +21,12 @@ def test_the_keys_of_a_shard_are_spelled_so() -> None:
         "wc:{t}:backfills",
         "wc:{t}:ledger",
     ]
+    assert [shard.gates, shard.waiting, shard.letter("a@1"), shard.effects("a@1")] == [
+        "wc:{t}:gates",
+        "wc:{t}:due:@",
+        "wc:{t}:letter:a@1",
+        "wc:{t}:effects:a@1",
+    ]
     assert [shard.job("a"), shard.runs("a"), shard.due("7"), shard.ready("q")] == [
         "wc:{t}:job:a",
         "wc:{t}:runs:a",
@@ -35,6 +41,19 @@ def test_a_prefix_and_what_follows_is_the_key() -> None:
     assert shard.runs_prefix + "a" == shard.runs("a")
     assert shard.due_prefix + "7" == shard.due("7")
     assert shard.ready_prefix + "q" == shard.ready("q")
+    assert shard.letter_prefix + "a@1" == shard.letter("a@1")
+
+
+@pytest.mark.parametrize(
+    ("lane", "stream", "bucket"),
+    [
+        ("q/mail", "mail", "@q/mail"),
+        ("h/a.test:8080", "mail:high", "@h/a.test:8080:high"),
+        ("g/mail/blue", "mail:low", "@g/mail/blue:low"),
+    ],
+)
+def test_what_waits_for_a_permit_is_apart_by_priority(lane: str, stream: str, bucket: str) -> None:
+    assert waiting_bucket(lane, stream) == bucket
 
 
 @pytest.mark.parametrize(

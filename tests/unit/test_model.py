@@ -5,16 +5,9 @@ from __future__ import annotations
 import pytest
 
 from engine.errors import BadInput
-from engine.model import (
-    ALLOWED_IN,
-    Delivery,
-    JobState,
-    Operation,
-    check_job_id,
-    check_queue,
-    execution_id,
-    split_execution_id,
-)
+from engine.execution import Delivery
+from engine.model import ALLOWED_IN, JobState, Operation
+from engine.names import check_job_id, check_queue, execution_id, split_execution_id
 
 NAMES = ["a", "A9", "nightly.report_v2-x", "0"]
 NO_NAMES = ["", "-a", ".a", "a b", "a{b}", "a@b", "a/b", "a\n", "ä", "a|b", "a\x00"]

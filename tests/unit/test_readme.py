@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import inspect
 import re
+from dataclasses import asdict
+from functools import cached_property
 from pathlib import Path
 from typing import get_args
 
@@ -10,16 +13,22 @@ import pytest
 
 from api.problems import STATUS
 from engine import keys
+from engine.backoff import Retry
 from engine.config import Config
-from engine.model import ExecutionState, JobState, Overlap
+from engine.execution import DeadReason, ErrorKind, ExecutionState, Outcome
+from engine.model import JobState, Overlap
 from engine.plan import DIALECT_SUMMARIES, MisfirePolicy
+from engine.scripts import FOLDER, Header
+from engine.store.executions import Answer
 
-README = (Path(__file__).parents[2] / "README.md").read_text("utf-8")
+ROOT = Path(__file__).parents[2]
+README = (ROOT / "README.md").read_text("utf-8")
+CONTRACT = (ROOT / "lua/README.md").read_text("utf-8")
 
 
-def table_after(heading: str) -> list[list[str]]:
+def table_after(heading: str, page: str = README) -> list[list[str]]:
     """Return the rows of the first table after a heading, cells without their backquotes."""
-    _, _, rest = README.partition(heading)
+    _, _, rest = page.partition(heading)
     found = re.search(r"^\|[-|]+\|\n((?:\|.*\n)+)", rest, re.MULTILINE)
     assert found, f"no table after {heading!r}"
     rows = [re.split(r"(?<!\\)\|", line.strip("|")) for line in found[1].splitlines()]
@@ -51,12 +60,27 @@ def test_every_dialect_stands_in_the_table_with_its_summary() -> None:
 
 @pytest.mark.parametrize(
     ("heading", "words"),
-    [("### Misfires", [*get_args(MisfirePolicy)]), ("### Overlap", [*Overlap])],
+    [
+        ("### Misfires", [*get_args(MisfirePolicy)]),
+        ("### Overlap", [*Overlap]),
+        ("## Dead letters", [*DeadReason]),
+    ],
 )
 def test_every_policy_stands_in_its_table(heading: str, words: list[str]) -> None:
     assert {row[0].split("`")[1 if "`" in row[0] else 0] for row in table_after(heading)} == {
         *words
     }
+
+
+def test_every_field_of_a_retry_policy_stands_in_the_table_with_its_default() -> None:
+    rows = {name: default for name, default, _ in table_after("### Retries")}
+    assert rows == {name: str(value or "(none)") for name, value in asdict(Retry()).items()}
+
+
+def test_every_kind_of_failure_stands_in_the_table() -> None:
+    rows = table_after("A target's `Retry-After`")
+    assert {row[0] for row in rows} == set(ErrorKind)
+    assert [row[0] for row in rows if row[2] == "never"] == [ErrorKind.DEADLINE]
 
 
 def test_every_state_of_a_job_stands_in_the_table() -> None:
@@ -69,20 +93,76 @@ def test_every_state_of_an_execution_is_named() -> None:
     assert set(re.findall(r"`(\w+)`", sentence)) == set(ExecutionState)
 
 
-def test_every_key_stands_in_the_table() -> None:
+ARGUMENTS = {
+    "job": "<id>",
+    "runs": "<id>",
+    "due": "<bucket>",
+    "ready": "<stream>",
+    "letter": "<execution>",
+    "effects": "<execution>",
+}
+"""Shard's method for a key → what the tables write for its argument."""
+
+
+def all_keys() -> set[str]:
+    """Return every key that engine/keys.py spells, as the tables write it."""
     shard = keys.Shard(0, "tag")
-    expected = {
-        keys.LAYOUT,
-        keys.SCHEDULERS,
-        keys.CALENDARS,
-        shard.job("<id>"),
-        shard.runs("<id>"),
-        shard.due("<bucket>"),
-        shard.ready("<queue>"),
-        *(getattr(shard, name) for name in ("jobs", "plans", "buckets", "lease", "fence")),
-        *(getattr(shard, name) for name in ("dead", "backfills", "ledger")),
+    found = {
+        value for name, value in vars(keys).items() if name.isupper() and str(value)[:3] == "wc:"
     }
-    assert {row[0] for row in table_after("### Keys")} == expected
+    for name, member in vars(keys.Shard).items():
+        if isinstance(member, cached_property) and not name.endswith("_prefix"):
+            found.add(getattr(shard, name))
+        elif inspect.isfunction(member) and not name.startswith("_"):
+            found.add(member(shard, ARGUMENTS[name]))
+    return found
+
+
+@pytest.mark.parametrize(
+    ("heading", "page"),
+    [("### Keys", README), ("## 2. Keys", CONTRACT)],
+    ids=["README.md", "lua/README.md"],
+)
+def test_every_key_stands_in_the_table(heading: str, page: str) -> None:
+    assert {row[0] for row in table_after(heading, page)} == all_keys()
+
+
+def test_every_code_of_a_script_stands_in_the_contract_with_those_that_give_it() -> None:
+    given: dict[str, set[str]] = {}
+    for path in FOLDER.glob("*.lua"):
+        for code in Header.parse(path.read_text("utf-8")).names("Error"):
+            if code != "none":
+                given.setdefault(code, set()).add(path.stem)
+    rows = table_after("## 8. Codes", CONTRACT)
+    assert {code: set(re.findall(r"\w+", scripts)) for code, scripts, _ in rows} == given
+
+
+def test_every_field_of_an_entry_stands_in_the_contract() -> None:
+    source = (FOLDER / "lib/execution.lua").read_text("utf-8")
+    _, _, offer = source.partition("local function offer(")
+    body, _, _ = offer.partition("\nend\n")
+    _, _, offered = body.partition("'XADD'")
+    entry, _, _ = offered.partition("return")
+    written = set(re.findall(r"'([a-z_]+)'", entry)) | {"since", "lapsed"}
+    assert {row[0] for row in table_after("Fields of an entry", CONTRACT)} == written
+
+
+def test_every_outcome_stands_in_the_contract() -> None:
+    rows = table_after("## 5. Ending", CONTRACT)
+    # Nobody ends an execution as cancelled: that is done to it.
+    assert {row[0] for row in rows} == set(Outcome) - {Outcome.CANCELLED}
+    words = table_after("The reply has a word", CONTRACT)
+    assert {row[0] for row in words} == set(Answer)
+
+
+def test_the_retry_policys_fields_and_defaults_stand_in_the_contract() -> None:
+    rows = {row[0]: row[1] for row in table_after("## 6. Failing", CONTRACT)}
+    assert rows == {name: str(value or "") for name, value in asdict(Retry()).items()}
+
+
+def test_every_script_that_the_contract_names_is_there() -> None:
+    named = {row[0] for row in table_after("A consumer needs these", CONTRACT)}
+    assert named <= {path.stem for path in FOLDER.glob("*.lua")}
 
 
 @pytest.mark.parametrize("command", ["make run", "make test"])

@@ -7,13 +7,23 @@ from typing import Any
 import pytest
 
 from engine.errors import BadExpression, BadInput
-from engine.model import HttpTarget, JobState, Overlap, Rules, Target, WorkerTarget
+from engine.model import (
+    HttpTarget,
+    JobState,
+    Overlap,
+    Rules,
+    ShellTarget,
+    Target,
+    WorkerTarget,
+)
+from engine.names import Priority
 from engine.plan import Misfire
 from engine.registration import Registration, Timing, register
 
 NOW = 1_800_000_000_000  # 2027-01-15T08:00:00Z
 MINUTE, HOUR = 60_000, 3_600_000
 HTTP = HttpTarget("https://a.test/x")
+SHELL = ShellTarget("true")
 
 
 def asked(
@@ -68,6 +78,9 @@ def test_a_job_without_an_id_gets_one_of_its_own() -> None:
     [
         (HTTP, None, "http"),
         (WorkerTarget(), None, "default"),
+        (SHELL, None, "shell"),
+        (SHELL, "shell", "shell"),
+        (SHELL, "slow", "slow"),
         (HTTP, "slow", "slow"),
         (WorkerTarget(), "mail", "mail"),
         (HTTP, "http", "http"),
@@ -77,9 +90,18 @@ def test_a_target_goes_to_its_queue(target: Target, queue: str | None, wanted: s
     assert register(now=NOW, target=target, queue=queue).job.queue == wanted
 
 
-def test_a_worker_target_cannot_go_where_only_http_is_run() -> None:
-    with pytest.raises(BadInput, match="http targets") as refusal:
-        register(now=NOW, target=WorkerTarget(), queue="http")
+@pytest.mark.parametrize(
+    ("target", "queue"),
+    [
+        (WorkerTarget(), "http"),
+        (WorkerTarget(), "shell"),
+        (SHELL, "http"),
+        (HTTP, "shell"),
+    ],
+)
+def test_a_target_cannot_go_to_the_queue_of_another_kind(target: Target, queue: str) -> None:
+    with pytest.raises(BadInput, match=f"kept for {queue} targets") as refusal:
+        register(now=NOW, target=target, queue=queue)
     assert refusal.value.field == "queue"
 
 
@@ -153,3 +175,30 @@ def test_what_a_job_asks_for_is_in_its_definition() -> None:
         now=NOW, target=HTTP, timing=Timing("every 5m"), overlap=Overlap.REPLACE, rules=rules
     ).job
     assert (job.overlap, job.rules) == (Overlap.REPLACE, rules)
+
+
+def test_priority_and_group_are_the_jobs() -> None:
+    job = register(now=NOW, target=HTTP, priority=Priority.HIGH, group="acme").job
+    assert (job.priority, job.group, job.stream) == (Priority.HIGH, "acme", "http:high")
+
+
+@pytest.mark.parametrize("group", ["", "a/b", "a b", "x" * 65])
+def test_a_group_that_cannot_be_one_is_refused(group: str) -> None:
+    with pytest.raises(BadInput) as refusal:
+        register(now=NOW, target=HTTP, group=group)
+    assert refusal.value.field == "group"
+
+
+@pytest.mark.parametrize("overlap", Overlap)
+def test_concurrency_goes_with_the_overlap_policies_that_count(overlap: Overlap) -> None:
+    def asked(concurrency: int) -> Rules:
+        rules = Rules(concurrency=concurrency)
+        return register(now=NOW, target=HTTP, overlap=overlap, rules=rules).job.rules
+
+    assert asked(1) == Rules()
+    if overlap in (Overlap.SKIP, Overlap.QUEUE_ONE, Overlap.QUEUE_ALL):
+        assert asked(2).concurrency == 2
+        return
+    with pytest.raises(BadInput, match="does not count") as refusal:
+        asked(2)
+    assert refusal.value.field == "concurrency"

@@ -1,0 +1,65 @@
+"""How values become bytes in Redis, and back: the one door to orjson below the API."""
+
+from engine.codec.deployment import (
+    dump_calendar,
+    dump_json,
+    dump_layout,
+    load_calendar,
+    load_json,
+    load_layout,
+)
+from engine.codec.executions import (
+    MAX_ERROR_CHARS,
+    dump_lease,
+    dump_record,
+    dump_skipped,
+    load_delivery,
+    load_events,
+    load_lease,
+    load_letter,
+    load_live,
+    load_record,
+    load_since,
+)
+from engine.codec.jobs import (
+    dump_defined,
+    dump_definition,
+    dump_note,
+    dump_retry,
+    dump_target,
+    load_job,
+    load_retry,
+    load_target,
+)
+from engine.codec.tokens import Promise, dump_promise, load_promise
+
+__all__ = [
+    "MAX_ERROR_CHARS",
+    "Promise",
+    "dump_calendar",
+    "dump_defined",
+    "dump_definition",
+    "dump_json",
+    "dump_layout",
+    "dump_lease",
+    "dump_note",
+    "dump_promise",
+    "dump_record",
+    "dump_retry",
+    "dump_skipped",
+    "dump_target",
+    "load_calendar",
+    "load_delivery",
+    "load_events",
+    "load_job",
+    "load_json",
+    "load_layout",
+    "load_lease",
+    "load_letter",
+    "load_live",
+    "load_promise",
+    "load_record",
+    "load_retry",
+    "load_since",
+    "load_target",
+]

@@ -1,0 +1,153 @@
+"""A job's hash, field by field, with the scripts that change a field after `create_jobs`:
+
+state         a JobState                                        fire_due, pause_job, resume_job
+plan          plan id
+next_run_at   ms, or '' when no time is to come                 fire_due, resume_job
+queue         name of the ready stream: the queue, `:high` or `:low` behind it
+group         who shares the queue fairly, if the job is of a group
+overlap       an Overlap
+target        JSON of the target, for the consumer
+payload       the payload as it came, never decoded in Lua
+retry         JSON of what differs from the default policy
+definition    JSON [created_at, anchor_at, schedule_expr, timezone, more asked for]
+live          number of live executions                         all that start or end one
+ran_at        nominal time of the last run by hand              run_job
+version       grows with every replacement                      replace_job
+pause_note    JSON {by, at, note}                               pause_job, complete_executions
+resume_note   JSON {by, at, note}                               resume_job
+rules, …      what a job may ask for beyond the usual           (lua/lib/rules.lua)
+x:<nominal>   one live execution (lua/lib/execution.lua)        all that start or end one
+backfill…     the newest backfill (store/backfill_fields.py)    create_…, advance_backfill, …
+b:<nominal>   1: this live execution is of the backfill         advance_backfill
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import asdict
+from typing import Any
+
+import orjson
+
+from engine.backoff import Retry
+from engine.model import (
+    TARGETS,
+    HttpTarget,
+    Job,
+    JobState,
+    Overlap,
+    Rules,
+    ShellTarget,
+    Target,
+    WorkerTarget,
+)
+from engine.names import split_stream
+
+_BLANKS: tuple[Target, ...] = (HttpTarget(url=""), WorkerTarget(), ShellTarget(command=""))
+_USUAL = {target.type: asdict(target) for target in _BLANKS}
+"""A target of each type for which nothing was asked; no real one has an empty URL or command."""
+
+
+def dump_target(target: Target) -> bytes:
+    """Return a target as consumers read it: its type, and what differs from the defaults."""
+    usual = _USUAL[target.type]
+    asked = {name: value for name, value in asdict(target).items() if value != usual[name]}
+    return orjson.dumps({"type": target.type, **asked})
+
+
+def load_target(data: bytes) -> Target:
+    fields = orjson.loads(data)
+    return TARGETS[fields["type"]](**fields)
+
+
+def dump_retry(retry: Retry) -> bytes:
+    fields = retry.to_dict()
+    return orjson.dumps(fields) if fields else b""
+
+
+def load_retry(data: bytes) -> Retry:
+    return Retry.from_dict(orjson.loads(data)) if data else Retry()
+
+
+def dump_definition(job: Job) -> bytes:
+    asked = {"dialect": job.dialect, "max_runs": job.rules.max_runs}
+    more = {name: value for name, value in asked.items() if value is not None}
+    row = [job.created_at, job.anchor_at, job.schedule_expr, job.timezone]
+    return orjson.dumps([*row, more] if more else row)
+
+
+def dump_defined(job: Job) -> list[str | bytes | int]:
+    """Return the values that lua/lib/job.lua writes, in its order; '' for what is not asked for."""
+    rules = job.rules
+    waits = job.overlap not in (Overlap.SKIP, Overlap.ALLOW)
+    return [
+        job.stream,
+        job.overlap,
+        dump_target(job.target),
+        job.payload,
+        dump_retry(job.retry),
+        dump_definition(job),
+        1 if waits or rules != Rules() else "",
+        "" if (left := job.runs_left or rules.max_runs) is None else left,
+        "" if rules.expires_after_ms is None else rules.expires_after_ms,
+        "" if rules.pause_after_failures is None else rules.pause_after_failures,
+        1 if rules.delete_after_completion else "",
+        "" if rules.concurrency == 1 else rules.concurrency,
+        job.group or "",
+    ]
+
+
+def _load_rules(fields: Mapping[bytes, bytes], max_runs: int | None) -> Rules:
+    return Rules(
+        max_runs=max_runs,
+        expires_after_ms=load_int(fields.get(b"expires_after_ms")),
+        pause_after_failures=load_int(fields.get(b"pause_after_failures")),
+        delete_after_completion=b"delete_after_completion" in fields,
+        concurrency=int(fields.get(b"concurrency", 1)),
+    )
+
+
+def load_int(data: bytes | None) -> int | None:
+    return int(data) if data else None
+
+
+def _load_note(data: bytes | None) -> dict[str, Any] | None:
+    note: dict[str, Any] | None = orjson.loads(data) if data else None
+    return note
+
+
+def dump_note(by: str, at: int, note: str) -> bytes:
+    """Return who paused a job, when and why, as the job's hash holds it."""
+    return orjson.dumps({"by": by, "at": at, "note": note})
+
+
+def load_job(job_id: str, fields: Mapping[bytes, bytes]) -> Job:
+    """Return the job that a hash holds."""
+    created_at, anchor_at, schedule_expr, timezone, *more = orjson.loads(fields[b"definition"])
+    extra: dict[str, Any] = more[0] if more else {}
+    queue, priority = split_stream(fields[b"queue"].decode())
+    return Job(
+        id=job_id,
+        plan_id=fields[b"plan"].decode(),
+        target=load_target(fields[b"target"]),
+        queue=queue,
+        priority=priority,
+        group=fields[b"group"].decode() if b"group" in fields else None,
+        created_at=created_at,
+        anchor_at=anchor_at,
+        schedule_expr=tuple(schedule_expr) if isinstance(schedule_expr, list) else schedule_expr,
+        timezone=timezone,
+        dialect=extra.get("dialect"),
+        payload=fields[b"payload"],
+        retry=load_retry(fields[b"retry"]),
+        overlap=Overlap(fields[b"overlap"].decode()),
+        rules=_load_rules(fields, extra.get("max_runs")),
+        state=JobState(fields[b"state"].decode()),
+        next_run_at=load_int(fields[b"next_run_at"]),
+        version=int(fields.get(b"version", 1)),
+        runs_left=load_int(fields.get(b"runs_left")),
+        failures=int(fields.get(b"failures", 0)),
+        queued=tuple(int(at) for at in fields.get(b"queued", b"").split()),
+        pause_note=_load_note(fields.get(b"pause_note")),
+        resume_note=_load_note(fields.get(b"resume_note")),
+    )

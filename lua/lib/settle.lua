@@ -1,0 +1,61 @@
+-- Settle an attempt: its record, then retry, promise, dead letter or end, and what follows for the job. `at` names the keys
+-- and limits of the shard: jobs buckets dead now job_prefix due_prefix runs_prefix letter_prefix history_limit, and `gates`
+-- as read_gates gave them. `attempt` is a table:
+--   id nominal_at execution_id number outcome detail since record   as complete_executions gets them
+--   lanes    of its field `x:…`
+--   rules    whether the job has any
+--   stream, fields   where it came from and what its entry held, for a dead letter
+--@include lib/after
+--@include lib/letters
+--@include lib/records
+--@include lib/gates
+--@include lib/delivery
+
+-- Whether the newest records hold an outcome that was recorded under the same proof.
+local function is_recorded(runs, history_limit, nominal_at, outcome, attempt, deliveries, consumer, full)
+  local start = '[' .. nominal_at .. ',"' .. outcome .. '",' .. attempt .. ',' .. deliveries .. ',"' .. consumer .. '",'
+  for _, record in ipairs(redis.call('LRANGE', runs, 0, history_limit - 1)) do
+    if record == full or string.sub(record, 1, #start) == start then
+      return true
+    end
+  end
+  return false
+end
+
+local function touch_settle(at, attempt)
+  local key, outcome = at.job_prefix .. attempt.id, attempt.outcome
+  if attempt.rules then
+    touch_follow_up(key, attempt.id, at.buckets, at.due_prefix, at.now)
+  end
+  if outcome == 'failed' or outcome == 'accepted' then
+    redis.call('EXISTS', at.due_prefix .. bucket_of(attempt.detail))
+  elseif outcome == 'dead' then
+    redis.call('EXISTS', at.letter_prefix .. attempt.execution_id)
+  end
+  redis.call('EXISTS', at.runs_prefix .. attempt.id)
+end
+
+local function settle(at, attempt, events)
+  local id, nominal_at, outcome, detail = attempt.id, attempt.nominal_at, attempt.outcome, attempt.detail
+  local key, runs = at.job_prefix .. id, at.runs_prefix .. id
+  if outcome == 'accepted' then
+    redis.call('HSET', key, 'x:' .. nominal_at, place_of('async', attempt.number, detail, attempt.since, attempt.lanes))
+    add_due(at.buckets, at.due_prefix, bucket_of(detail), { detail, attempt.execution_id })
+    return
+  end
+  let_out(at.gates, attempt.lanes)
+  add_record(runs, at.history_limit, attempt.record)
+  if outcome == 'failed' then
+    redis.call('HSET', key, 'x:' .. nominal_at, place_of('due', attempt.number + 1, detail, attempt.since))
+    add_due(at.buckets, at.due_prefix, bucket_of(detail), { detail, attempt.execution_id })
+    return
+  end
+  local is_seen = end_execution(key, nominal_at, outcome)
+  if outcome == 'dead' then
+    bury(at.dead, at.letter_prefix .. attempt.execution_id, runs, at.history_limit, at.now, attempt.execution_id, nominal_at,
+      attempt.number, detail, attempt.stream, attempt.fields, redis.call('HGET', key, 'definition'))
+  end
+  if attempt.rules and is_seen then
+    follow_up(key, runs, at.jobs, at.buckets, at.due_prefix, id, outcome, at.now, events)
+  end
+end
