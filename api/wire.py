@@ -22,7 +22,9 @@ from engine.errors import CODES, BadInput
 
 MAX_BODY_BYTES = 1024 * 1024
 
-_JSON_TYPE = re.compile(r'application/json\s*(;\s*charset="?utf-8"?\s*)?', re.IGNORECASE)
+_CHARSET = r'\s*(;\s*charset="?utf-8"?\s*)?'
+_JSON_TYPE = re.compile(f"application/json{_CHARSET}", re.IGNORECASE)
+_PATCH_TYPE = re.compile(f"application/(json|merge-patch\\+json){_CHARSET}", re.IGNORECASE)
 _LONG_NUMBER = re.compile(rb"[0-9]{19}")
 
 _WORDS = {
@@ -82,7 +84,8 @@ async def read_list(request: Request, model: type[Model], most: int) -> list[Mod
 
 
 def _parse(request: Request, body: bytes) -> Any:
-    if not _JSON_TYPE.fullmatch(request.headers.get("content-type", "")):
+    expected = _PATCH_TYPE if request.method == "PATCH" else _JSON_TYPE
+    if not expected.fullmatch(request.headers.get("content-type", "")):
         raise HTTPException(415, "send the body as Content-Type: application/json")
     return parse_json(body)
 

@@ -69,6 +69,18 @@ async def test_a_patch_of_the_target_keeps_an_intervals_phase(
     assert job["next_run_at"] == created["next_run_at"]
 
 
+async def test_a_patch_may_be_sent_under_its_own_media_type_and_nothing_else_may(
+    client: httpx.AsyncClient,
+) -> None:
+    await create(client, CRON)
+    as_patch = {"Content-Type": "application/merge-patch+json"}
+    body = b'{"timezone": "Asia/Tokyo"}'
+    answer = await client.patch("/v1/jobs/report", content=body, headers=as_patch)
+    assert answer.json()["timezone"] == "Asia/Tokyo"
+    answer = await client.put("/v1/jobs/report", content=body, headers=as_patch)
+    assert answer.status_code == 415
+
+
 async def test_a_patch_may_change_the_targets_type_and_its_usual_queue(
     client: httpx.AsyncClient,
 ) -> None:
