@@ -25,6 +25,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import asdict
+from functools import lru_cache
 from typing import Any
 
 import orjson
@@ -55,7 +56,9 @@ def dump_target(target: Target) -> bytes:
     return orjson.dumps({"type": target.type, **asked})
 
 
+@lru_cache(maxsize=4_096)
 def load_target(data: bytes) -> Target:
+    """Return a target as it is stored. Who runs one asks for it again and again."""
     fields = orjson.loads(data)
     return TARGETS[fields["type"]](**fields)
 

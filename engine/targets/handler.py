@@ -26,12 +26,6 @@ FOREVER_MS = 1 << 53
 _is_coroutine = lru_cache(maxsize=1_024)(inspect.iscoroutinefunction)
 
 
-@lru_cache(maxsize=1_024)
-def _load_target(data: bytes) -> WorkerTarget | None:
-    target = codec.load_target(data)
-    return target if isinstance(target, WorkerTarget) else None
-
-
 class HandlerRunner:
     """Calls handlers: coroutines in the event loop, functions in threads.
 
@@ -64,8 +58,8 @@ class HandlerRunner:
 
     async def run(self, delivery: Delivery) -> Attempted:
         """Call the handler of a delivery; return how that went."""
-        target = _load_target(delivery.target)
-        if target is None:
+        target = codec.load_target(delivery.target)
+        if not isinstance(target, WorkerTarget):
             return Attempted(
                 False, error="handler: this worker runs worker targets only", is_final=True
             )

@@ -21,7 +21,7 @@ import ssl
 from collections.abc import Callable, Mapping
 from datetime import UTC, datetime
 from email.utils import parsedate_to_datetime
-from functools import partial
+from functools import lru_cache, partial
 
 import aiohttp
 from aiohttp.client_proto import ResponseHandler
@@ -172,15 +172,12 @@ class HttpRunner:
     def _headers_for(self, delivery: Delivery, target: HttpTarget) -> dict[str, str]:
         """Return what any target needs: what the payload is, which execution this is to do it once,
         and where to respond."""
-        nominal = datetime.fromtimestamp(delivery.nominal_at / 1000, UTC)
         kinds = [v for name, v in target.headers.items() if name.lower() == "content-type"]
         headers = {
             "Content-Type": kinds[0] if kinds else "application/json",
             "Idempotency-Key": delivery.execution_id,
             "Waterclock-Job": delivery.job_id,
-            "Waterclock-Scheduled-For": nominal.isoformat(timespec="milliseconds").replace(
-                "+00:00", "Z"
-            ),
+            "Waterclock-Scheduled-For": _rfc_3339(delivery.nominal_at),
             "Waterclock-Attempt": str(delivery.attempt),
         }
         if target.respond_async and self._callback_url is not None:
@@ -206,6 +203,13 @@ class HttpRunner:
             kind=ErrorKind.STATUS,
             retry_after_ms=_retry_after_ms(answer, self._clock.now_ms()),
         )
+
+
+@lru_cache(maxsize=1_024)
+def _rfc_3339(at: int) -> str:
+    # Jobs come due together: most of what runs at once is for one time.
+    moment = datetime.fromtimestamp(at / 1000, UTC)
+    return moment.isoformat(timespec="milliseconds").replace("+00:00", "Z")
 
 
 async def _read(answer: aiohttp.ClientResponse, most: int, within_s: float, until: float) -> bytes:
