@@ -29,6 +29,11 @@ class CatchUpOut(TypedDict):
     skipped: SkippedTimesOut | None
 
 
+class UpstreamOut(TypedDict):
+    job: str
+    condition: str
+
+
 class JobOut(TypedDict):
     job_id: str
     version: int
@@ -56,6 +61,11 @@ class JobOut(TypedDict):
     expires_after_ms: int | None
     pause_after_failures: int | None
     delete_after_completion: bool
+    depends_on: list[UpstreamOut]
+    join: str
+    match: str | None
+    gate: bool
+    gate_deadline_ms: int | None
     created_at: str
     next_run_at: str | None
     runs_left: int | None
@@ -157,6 +167,8 @@ class ClaimOut(TypedDict):
     deliveries: int
     target: Any
     payload: Any
+    upstream: Any
+    """What upstream jobs gave, by job."""
     lease: str
     lease_ms: int
 

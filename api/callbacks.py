@@ -68,6 +68,7 @@ async def _end(backend: Backend, promise: Promise, body: ReportExecution) -> boo
         rng=backend.rng,
         error=body.error,
         is_final=body.final,
+        gave=body.result,
     )
     if answer is Answer.STALE:
         raise StaleDelivery(_OVER)

@@ -27,7 +27,7 @@ from engine.store.executions import (
     read_ready,
     reclaim_executions,
 )
-from engine.store.outcomes import Result, ended, expired
+from engine.store.outcomes import Result, ended, expired, late
 
 FELL_SILENT = "timeout: the target fell silent"
 
@@ -64,6 +64,7 @@ def _shown(delivery: Delivery, now: int, store: Store) -> ClaimOut:
         "deliveries": delivery.deliveries,
         "target": verbatim(delivery.target),
         "payload": verbatim(delivery.payload),
+        "upstream": verbatim(delivery.upstream or b"{}"),
         "lease": dump_claimed(delivery, now),
         "lease_ms": store.config.execution_lease_ms,
     }
@@ -135,6 +136,8 @@ async def _end_what_is_over(backend: Backend, deliveries: Sequence[Delivery]) ->
     for delivery in deliveries:
         if delivery.lapsed:
             over.append(_silent(backend, delivery, now))
+        elif delivery.is_late:
+            over.append(late(delivery))
         elif delivery.is_expired(now):
             over.append(expired(delivery))
         else:

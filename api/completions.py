@@ -4,6 +4,7 @@ only once: a repeat of the same outcome is told so, anything else is `stale_deli
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 
 from starlette.requests import Request
 from starlette.responses import Response
@@ -99,7 +100,7 @@ def _result(backend: Backend, execution_id: str, body: FailExecution) -> Result:
     now = backend.clock.now_ms()
     delivery, claimed_at = held_delivery(backend.store, execution_id, body.lease)
     started_at = min(claimed_at, now)
-    return ended(
+    result = ended(
         delivery,
         succeeded=body.has_succeeded,
         started_at=started_at,
@@ -111,6 +112,7 @@ def _result(backend: Backend, execution_id: str, body: FailExecution) -> Result:
         error=body.error,
         retry_after_ms=body.retry_after_ms,
     )
+    return replace(result, gave=body.result) if isinstance(body, CompleteExecution) else result
 
 
 async def _record(

@@ -14,12 +14,15 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from api.backend import Backend, backend_of
+from api.depends import depends_for
 from api.forms import full_job_out, job_body, registration_of
 from api.jobs import calendars_for, created, job_id_of, job_response
 from api.schemas import CreateJob
+from api.schemas_depends import DEPENDENT_ONLY
 from api.wire import check, if_match, read_object
-from engine.errors import BadInput, Conflict, NotFound, WrongState
-from engine.store.jobs import StoredJob, create_jobs, get_job, replace_job
+from engine.errors import BadInput, Conflict, Cycle, NotFound, WrongState
+from engine.store.jobs import StoredJob, get_job
+from engine.store.registering import edit_job, register_job
 
 _TRIES = 5
 """A job may fire, or be made, between the look at it and the write."""
@@ -51,7 +54,15 @@ def _patched(stored: StoredJob, sent: dict[str, Any]) -> Any:
     # Nothing of a target is kept for one of another type: it has no such fields.
     if isinstance(target, dict) and target.get("type", kind) != kind:
         body["target"] = {}
-    return merge(body, sent)
+    patched = merge(body, sent)
+    if not patched.get("depends_on"):
+        stale = DEPENDENT_ONLY
+    else:
+        stale = {"match"} if "depends_on" in sent else set()
+    # What was said, or worked out, about what the job depended on until now.
+    for name in stale - sent.keys():
+        patched.pop(name, None)
+    return patched
 
 
 def merge(target: Any, patch: Any) -> Any:
@@ -80,15 +91,18 @@ async def _write(
             raise HTTPException(412, f"there is {found} now, not the one of If-Match; read it")
         body = check(body_for(stored), CreateJob, {"clock": backend.clock})
         now = backend.clock.now_ms()
-        registration = registration_of(body, now, await calendars_for(backend.store, body))
+        calendars = await calendars_for(backend.store, body)
+        depends = await depends_for(backend.store, body)
+        registration = registration_of(body, now, calendars, depends)
         if stored is None:
-            [is_new] = await create_jobs(backend.store, [registration])
-            if is_new:
+            if await register_job(backend.store, registration, allow_missing=body.allow_missing):
                 return created(registration, now)
             continue
         try:
-            await replace_job(backend.store, stored, registration, now)
-        except WrongState:
+            await edit_job(
+                backend.store, stored, registration, now, allow_missing=body.allow_missing
+            )
+        except (Cycle, WrongState):
             raise
         except Conflict:
             continue

@@ -8,9 +8,11 @@ from functools import lru_cache
 from typing import Any
 
 from api.answers import CatchUpOut, JobOut, NoteOut, WarningOut
+from api.depends import depends_out
 from api.schemas import CreateJob, HttpTargetIn, ShellTargetIn
 from api.wire import dump_payload, parse_json, rfc_3339, verbatim
-from engine.errors import BadInput, NotSupported
+from engine.depends import Depends
+from engine.errors import BadInput
 from engine.model import (
     MAX_PAYLOAD_BYTES,
     HttpTarget,
@@ -30,11 +32,11 @@ from engine.store.jobs import StoredJob
 _DAY_MS = 86_400_000
 
 
-def registration_of(body: CreateJob, now: int, calendars: Calendars) -> Registration:
-    """Return the registration that a body asks for. Refuses with BadInput and NotSupported what no
-    field alone could tell."""
-    if body.depends_on is not None and body.depends_on != []:
-        raise NotSupported("jobs that wait for other jobs are not built yet", field="depends_on")
+def registration_of(
+    body: CreateJob, now: int, calendars: Calendars, depends: Depends | None = None
+) -> Registration:
+    """Return the registration that a body asks for. Refuses with BadInput what no field alone could
+    tell."""
     payload = dump_payload(body.payload)
     if len(payload) > MAX_PAYLOAD_BYTES:
         raise BadInput(f"a payload has {MAX_PAYLOAD_BYTES} bytes at the most", field="payload")
@@ -48,10 +50,19 @@ def registration_of(body: CreateJob, now: int, calendars: Calendars) -> Registra
         retry=body.retry.to_retry() if body.retry else None,
         priority=Priority(body.priority),
         group=body.group,
-        overlap=Overlap(body.overlap),
+        overlap=_overlap(body),
         rules=body.to_rules(),
+        depends=depends,
         calendars=calendars,
     )
+
+
+def _overlap(body: CreateJob) -> Overlap:
+    """Return what a body says, or what is usual: each time of an upstream job is a run of its own,
+    so one does not keep the next from starting."""
+    is_event_driven = body.depends_on and body.schedule_expr is None
+    is_usual = "overlap" not in body.model_fields_set
+    return Overlap.ALLOW if is_event_driven and is_usual else Overlap(body.overlap)
 
 
 def _target(body: CreateJob) -> Target:
@@ -101,6 +112,7 @@ def _asked(job: Job, plan: Plan) -> dict[str, Any]:
         "group": job.group,
         "overlap": job.overlap.value,
         **asdict(job.rules),
+        **depends_out(job.depends),
     }
 
 

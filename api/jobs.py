@@ -9,38 +9,32 @@ from starlette.responses import Response
 
 from api.answers import JobOut
 from api.backend import backend_of
+from api.depends import depends_for
 from api.forms import catch_up_out, full_job_out, job_out, registration_of
 from api.schemas import CreateJob, ListJobs, Nothing, PauseJob, ResumeJob
+from api.schemas_depends import DeleteJob
 from api.wire import JsonResponse, read_body, read_query
 from engine.errors import JobExists, NotFound
 from engine.names import JOB_ID, execution_id
 from engine.plan import NO_CALENDARS, Calendars
 from engine.registration import Registration
 from engine.store import Store
-from engine.store.jobs import (
-    StoredJob,
-    create_jobs,
-    delete_job,
-    get_job,
-    list_jobs,
-    pause_job,
-    preview_resume,
-    resume_job,
-    run_job,
-)
+from engine.store.changes import pause_job, preview_resume, resume_job
+from engine.store.jobs import StoredJob, get_job, list_jobs, run_job
+from engine.store.registering import Dependents, register_job, remove_job
 from engine.store.snapshot import read_calendars
 
 
 async def create(request: Request) -> Response:
     """Store a job. 201 with the job, and its execution's id if it runs at once. Refuses with
-    JobExists an id that is taken."""
+    JobExists an id that is taken, and with Cycle one that would depend on itself."""
     backend = backend_of(request)
     body = await read_body(request, CreateJob, context={"clock": backend.clock})
     now = backend.clock.now_ms()
     calendars = await calendars_for(backend.store, body)
-    registration = registration_of(body, now, calendars)
-    [is_new] = await create_jobs(backend.store, [registration])
-    if not is_new:
+    depends = await depends_for(backend.store, body)
+    registration = registration_of(body, now, calendars, depends)
+    if not await register_job(backend.store, registration, allow_missing=body.allow_missing):
         job_id = registration.job.id
         raise JobExists(f"job {job_id} exists already and was left as it is", field="job_id")
     return created(registration, now)
@@ -75,8 +69,12 @@ async def show(request: Request) -> Response:
 
 
 async def delete(request: Request) -> Response:
-    """Delete a job with its history and all that nobody has started yet."""
-    await delete_job(backend_of(request).store, job_id_of(request))
+    """Delete a job with its history and all that nobody has started yet. Refuses with HasDependents
+    one that others depend on, unless `dependents` says what becomes of them."""
+    backend, job_id = backend_of(request), job_id_of(request)
+    query = read_query(request, DeleteJob)
+    now = backend.clock.now_ms()
+    await remove_job(backend.store, job_id, now, Dependents(query.dependents or "refuse"))
     return Response(status_code=204)
 
 

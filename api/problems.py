@@ -33,6 +33,8 @@ STATUS: Mapping[str, int] = {
     "method_not_allowed": 405,
     "conflict": 409,
     "job_exists": 409,
+    "cycle": 409,
+    "has_dependents": 409,
     "wrong_state": 409,
     "stale_delivery": 409,
     "expired": 410,

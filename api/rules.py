@@ -157,7 +157,7 @@ def _check_prefix(prefix: str) -> str:
     return prefix
 
 
-def _whole_number(text: object) -> int:
+def whole_number(text: object) -> int:
     if not isinstance(text, str) or not re.fullmatch(r"[0-9]{1,9}", text):
         raise _refuse("this must be a whole number")
     return int(text)
@@ -174,9 +174,9 @@ Headers = Annotated[
     ],
     AfterValidator(_check_headers),
 ]
-PageLimit = Annotated[int, BeforeValidator(_whole_number), Field(ge=1, le=MAX_PAGE)]
+PageLimit = Annotated[int, BeforeValidator(whole_number), Field(ge=1, le=MAX_PAGE)]
 MOST_UPCOMING = 1_000
-UpcomingLimit = Annotated[int, BeforeValidator(_whole_number), Field(ge=1, le=MOST_UPCOMING)]
+UpcomingLimit = Annotated[int, BeforeValidator(whole_number), Field(ge=1, le=MOST_UPCOMING)]
 Schedule = Annotated[Any, AfterValidator(_check_schedule)]
 """A text, or a tuple of texts that are joined."""
 Dialect = Annotated[str, AfterValidator(_check_dialect)]

@@ -28,6 +28,7 @@ from api.rules import (
     ask,
 )
 from api.rules_shell import Directory, ShellCommand, Stdin, User, Variables
+from api.schemas_depends import DEPENDENT_ONLY, UpstreamsIn, check_depends
 from engine.backoff import (
     LONGEST_SPAN_MS,
     LONGEST_WAIT_MS,
@@ -36,6 +37,7 @@ from engine.backoff import (
     Jitter,
     Retry,
 )
+from engine.depends import LONGEST_GATE_MS
 from engine.model import Rules
 from engine.plan import DstOverlap, Gap, Misfire, MisfirePolicy, Roll
 from engine.plan.plan import LONGEST_WINDOW_MS, MOST_CATCH_UP
@@ -164,7 +166,17 @@ class CreateJob(TimingIn):
     expires_after_ms: int | None = Field(None, ge=1, le=LONGEST_LIFE_MS)
     pause_after_failures: int | None = Field(None, ge=1, le=MOST_FAILURES)
     delete_after_completion: bool = False
-    depends_on: Any = None
+    depends_on: UpstreamsIn = []
+    join: Literal["all", "any"] = "all"
+    match: Literal["same_time", "latest"] | None = None
+    gate: bool = False
+    gate_deadline_ms: int | None = Field(None, ge=1, le=LONGEST_GATE_MS)
+    allow_missing: bool = False
+
+    @model_validator(mode="after")
+    def _check_depends(self) -> CreateJob:
+        check_depends(self.depends_on, self.model_dump(include=DEPENDENT_ONLY))
+        return self
 
     def to_rules(self) -> Rules:
         return Rules(

@@ -9,6 +9,7 @@ from pydantic import AfterValidator, BaseModel, ConfigDict, Field, model_validat
 from pydantic_core import PydanticCustomError
 
 from api.rules import Queue, WorkerName
+from api.schemas_depends import ExecutionResult, refuse_result
 from engine.backoff import LONGEST_WAIT_MS
 from engine.errors import BadInput
 from engine.names import WORKER_QUEUE, check_queue
@@ -93,11 +94,15 @@ class FailExecution(_Taken):
 
 class CompleteExecution(FailExecution):
     status: Literal["succeeded", "failed"]
+    result: ExecutionResult = b""
+    """What jobs that depend on this one are given."""
 
     @model_validator(mode="after")
     def _check_failure(self) -> Self:
         if self.has_succeeded:
             _refuse_given(final=self.final, retry_after_ms=self.retry_after_ms)
+        else:
+            refuse_result(self.result)
         return self
 
     @property
@@ -117,9 +122,12 @@ class ReportExecution(_Taken):
     status: Literal["running", "succeeded", "failed"]
     error: str | None = None
     final: bool = False
+    result: ExecutionResult = b""
 
     @model_validator(mode="after")
     def _check_failure(self) -> Self:
         if self.status != "failed":
             _refuse_given(error=self.error, final=self.final)
+        if self.status != "succeeded":
+            refuse_result(self.result)
         return self

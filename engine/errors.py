@@ -7,6 +7,8 @@
     ├── NotFound            no such job or execution               (404)
     ├── Conflict            the thing is not in the state needed   (409)
     │   ├── JobExists
+    │   ├── Cycle           a job would depend on itself, through others
+    │   ├── HasDependents   other jobs depend on the one to be deleted
     │   ├── WrongState      e.g. resume of a job that is not paused
     │   └── StaleDelivery   the lease of an execution is with somebody else
     ├── Expired             the time to do this is over              (410)
@@ -55,6 +57,14 @@ class Conflict(WaterclockError):
 
 class JobExists(Conflict):
     code = "job_exists"
+
+
+class Cycle(Conflict):
+    code = "cycle"
+
+
+class HasDependents(Conflict):
+    code = "has_dependents"
 
 
 class WrongState(Conflict):

@@ -47,6 +47,11 @@ class SkipReason(StrEnum):
     """Closed by a calendar, which the record names."""
     DST_GAP = "dst_gap"
     """Left out by daylight saving, as `dst_gap` `skip` asks."""
+    UPSTREAM_FAILED = "upstream_failed"
+    """Executions that it waited for did not end as it needs; the record names the first that
+    failed."""
+    UPSTREAM_LATE = "upstream_late"
+    """Its upstream jobs were not done within its gate's deadline."""
     REPLACED = "replaced"
     """Ended in favour of a newer one, by overlap policy `replace`."""
 
@@ -77,6 +82,8 @@ class ErrorKind(StrEnum):
     """A signal ended a command."""
     SHELL = "shell"
     """A command could not be started."""
+    RESULT = "result"
+    """It went well, and what it gave is too large, or no JSON."""
     INTERNAL = "internal"
     """A fault of the worker, not of the target."""
     DEADLINE = "deadline"
@@ -134,6 +141,8 @@ class LiveExecution:
     due_at: int | None = None
     is_accepted: bool = False
     """The target runs it by itself; `due_at` is when its silence counts as failure."""
+    is_gated: bool = False
+    """It waits for upstream jobs; `due_at` is when that is too late."""
 
 
 class DeadReason(StrEnum):
@@ -188,6 +197,10 @@ class Delivery:
     """When the first attempt began; None if this is the first one."""
     base: int = 0
     """Attempts made before the execution was redriven: they do not count for the retry policy."""
+    upstream: bytes = b""
+    """What upstream jobs gave, as a JSON object by job; empty for nothing."""
+    is_late: bool = False
+    """Its upstream jobs were not done in time: it is not to be started."""
     lapsed: bool = False
     """The target promised to report this attempt's end, and fell silent: it has failed."""
 

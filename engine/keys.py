@@ -37,6 +37,10 @@ SIGNING = "wc:signing"
 """string: the random key that signs the URLs on which targets report. Made by the first process
 that needs it."""
 
+GRAPH = "wc:graph"
+"""hash: job that depends on others → how it matches them, and their ids, a blank between two. In
+one place, so that circles are seen."""
+
 GROUP = "workers"
 """The one consumer group of every ready stream."""
 
@@ -105,6 +109,17 @@ class Shard:
         return self._key("gates")
 
     @cached_property
+    def outbox(self) -> str:
+        """stream: ends of executions on their way to the jobs that depend on them."""
+        return self._key("outbox")
+
+    @cached_property
+    def awaiting(self) -> str:
+        """zset: `<job>@<time>` of what may hear more of its upstream jobs that counts, by when it
+        last heard."""
+        return self._key("awaiting")
+
+    @cached_property
     def backfills(self) -> str:
         """set: ids of the jobs whose backfill is not at its end."""
         return self._key("backfills")
@@ -157,6 +172,30 @@ class Shard:
     def ready(self, stream: str) -> str:
         """stream: executions waiting for a worker, with consumer group `workers`."""
         return self.ready_prefix + stream
+
+    @cached_property
+    def dependents_prefix(self) -> str:
+        return self._key("dependents:")
+
+    @cached_property
+    def arrivals_prefix(self) -> str:
+        return self._key("arrivals:")
+
+    @cached_property
+    def inputs_prefix(self) -> str:
+        return self._key("inputs:")
+
+    def dependents(self, job_id: str) -> str:
+        """zset, all scores 0: the jobs that depend on this one."""
+        return self.dependents_prefix + job_id
+
+    def arrivals(self, job_id: str, time: int | str) -> str:
+        """hash: what a job has heard of its upstream jobs for one time (lua/lib/arrivals.lua)."""
+        return f"{self.arrivals_prefix}{job_id}@{time}"
+
+    def inputs(self, job_id: str) -> str:
+        """hash: nominal time → JSON of what upstream jobs gave, for executions not at their end."""
+        return self.inputs_prefix + job_id
 
     def letter(self, execution_id: str) -> str:
         """hash: one dead letter (fields in lua/lib/letters.lua)."""

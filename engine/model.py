@@ -18,9 +18,12 @@ from enum import StrEnum
 from typing import Any, Literal
 
 from engine.backoff import Retry
+from engine.depends import Depends
 from engine.names import Priority, stream_of
 
 MAX_PAYLOAD_BYTES = 256 * 1024
+MAX_RESULT_BYTES = 16 * 1024
+"""Of what an execution gives the jobs that depend on its own, as JSON."""
 
 
 class JobState(StrEnum):
@@ -153,6 +156,7 @@ class Job:
     """Whose job it is: groups share a queue fairly."""
     overlap: Overlap = Overlap.SKIP
     rules: Rules = field(default_factory=Rules)
+    depends: Depends | None = None
     state: JobState = JobState.ACTIVE
     next_run_at: int | None = None
     version: int = 1

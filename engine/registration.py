@@ -9,6 +9,7 @@ import secrets
 from dataclasses import dataclass, field, replace
 
 from engine.backoff import Retry
+from engine.depends import Depends
 from engine.errors import BadInput, NeverFires
 from engine.model import Job, JobState, Overlap, Rules, Target
 from engine.names import (
@@ -152,6 +153,7 @@ def register(
     group: str | None = None,
     overlap: Overlap = Overlap.SKIP,
     rules: Rules | None = None,
+    depends: Depends | None = None,
     calendars: Calendars = NO_CALENDARS,
 ) -> Registration:
     """Return the registration of a new job, with a random id where none is given.
@@ -167,6 +169,13 @@ def register(
         )
     job_id = check_job_id(job_id) if job_id is not None else "job-" + secrets.token_hex(8)
     planned = plan_times(timing, job_id, now, calendars)
+    _check_depends(depends, job_id, timing, overlap)
+    if depends is not None and rules.delete_after_completion:
+        raise BadInput(
+            "a job that depends on others is never done with; delete it by hand",
+            field="delete_after_completion",
+        )
+    is_active = planned.next_run_at is not None or depends is not None
     job = Job(
         id=job_id,
         plan_id=planned.plan.id,
@@ -183,10 +192,31 @@ def register(
         group=None if group is None else check_group(group),
         overlap=overlap,
         rules=rules,
-        state=JobState.ACTIVE if planned.next_run_at is not None else JobState.COMPLETED,
+        depends=depends,
+        state=JobState.ACTIVE if is_active else JobState.COMPLETED,
         next_run_at=planned.next_run_at,
     )
-    return Registration(job, planned.plan, planned.run_at)
+    return Registration(job, planned.plan, None if depends else planned.run_at)
+
+
+def _check_depends(depends: Depends | None, job_id: str, timing: Timing, overlap: Overlap) -> None:
+    if depends is None:
+        return
+    if any(upstream.job_id == job_id for upstream in depends.upstreams):
+        raise BadInput(f"{job_id} depends on itself", field="depends_on")
+    has_schedule = timing.schedule_expr is not None
+    if has_schedule and depends.gate_ms is None:
+        raise BadInput(
+            "a job with a schedule that depends on others needs `gate`: its times wait for them",
+            field="gate",
+        )
+    if depends.gate_ms is not None and not has_schedule:
+        raise BadInput("a gate is for a job with a schedule; this one has none", field="gate")
+    if depends.gate_ms is not None and overlap not in (Overlap.SKIP, Overlap.ALLOW):
+        # What waits at a gate is live: it can neither wait behind itself nor end for its like.
+        raise BadInput(
+            f"a gate goes with overlap skip or allow, not {overlap.value}", field="overlap"
+        )
 
 
 def _queue_for(target: Target, queue: str | None) -> str:

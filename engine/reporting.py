@@ -45,7 +45,7 @@ def judge(
             status_code=attempted.status_code or 202,
             lapses_at=max(now, started_at + allowed_ms),
         )
-    return outcomes.ended(
+    result = outcomes.ended(
         delivery,
         succeeded=attempted.succeeded,
         started_at=started_at,
@@ -60,6 +60,7 @@ def judge(
         exit_status=attempted.exit_status,
         output=attempted.output,
     )
+    return replace(result, gave=attempted.gave)
 
 
 class Reports:

@@ -16,6 +16,7 @@ from engine.execution import Delivery
 from engine.gatekeeper import Gatekeeper
 from engine.loop import keep_stepping
 from engine.reclaimer import Reclaimer
+from engine.relay import Relay
 from engine.scheduler import Scheduler
 from engine.shards import ShardKeeper
 from engine.store import Store
@@ -101,6 +102,7 @@ def _scheduler_loops(store: Store, clock: SampledClock) -> list[Service]:
         Scheduler(store, clock, keeper),
         Backfiller(store, clock, keeper),
         Gatekeeper(store, clock, keeper),
+        Relay(store, clock, keeper),
         Sweeper(store, clock, keeper),
     ]
 

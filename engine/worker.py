@@ -146,6 +146,8 @@ class Worker:
         delivery = held.delivery
         if delivery.is_expired(started_at):
             return outcomes.expired(delivery)
+        if delivery.is_late:
+            return outcomes.late(delivery)
         if delivery.lapsed:
             attempted = failed(ErrorKind.TIMEOUT, "the target fell silent")
         else:

@@ -1,7 +1,7 @@
 -- End live executions of one job, wherever they are: in a queue, waiting for a retry, or running. Whoever runs one has lost it
 -- and learns so at its next heartbeat.
 -- Safe because: its entry and its field go in the same step as its record is written, so no outcome can follow.
--- KEYS: job jobs runs buckets gates ledger
+-- KEYS: job jobs runs buckets inputs gates outbox ledger
 -- ARGV: id now due_prefix ready_prefix history_limit ledger_limit note limit nominal_times...
 --       no nominal times: all that wait for an older execution, and `limit` live ones; note is JSON text, who and why
 -- Reply: the nominal times that were cancelled
@@ -9,12 +9,15 @@
 -- Flags: allow-oom
 --@include lib/after
 --@include lib/rules
+--@include lib/outbox
 local job = KEYS[1]
 local jobs = KEYS[2]
 local runs = KEYS[3]
 local buckets = KEYS[4]
-local gates = KEYS[5]
-local ledger = KEYS[6]
+local inputs = KEYS[5]
+local gates = KEYS[6]
+local outbox = KEYS[7]
+local ledger = KEYS[8]
 local id = ARGV[1]
 local now = ARGV[2]
 local due_prefix = ARGV[3]
@@ -25,8 +28,8 @@ local note = ARGV[7]
 local limit = tonumber(ARGV[8])
 local nominal_times = 9
 
-local known = redis.call('HMGET', job, 'queue', 'queued', 'rules')
-local queue, queued, has_rules = unpack(known, 1, 3)
+local known = redis.call('HMGET', job, 'queue', 'queued', 'rules', 'dependents')
+local queue, queued, has_rules, has_dependents = unpack(known, 1, 4)
 if not queue then
   return redis.error_reply('NOT_FOUND there is no job ' .. id)
 end
@@ -51,13 +54,17 @@ for _, execution in ipairs(read_live(job)) do
 end
 local limits, events = read_gates(gates), {}
 local at = { ready_prefix = ready_prefix, buckets = buckets, due_prefix = due_prefix, gates = limits }
-redis.call('EXISTS', jobs, runs, ledger, ready_prefix .. queue)
+redis.call('EXISTS', jobs, runs, inputs, outbox, ledger, ready_prefix .. queue)
 touch_follow_up(job, id, buckets, due_prefix, now)
 
-local function record(nominal_at, attempt)
+local function record(nominal_at, attempt, since)
   local line = '[' .. nominal_at .. ',"cancelled",' .. attempt .. ',0,"",' .. now - nominal_at .. ',0,null,' .. note .. ']'
   add_record(runs, history_limit, line)
   events[#events + 1] = '["cancelled","' .. id .. '@' .. nominal_at .. '",' .. line .. ']'
+  redis.call('HDEL', inputs, nominal_at)
+  if has_dependents then
+    tell_dependents(outbox, id, nominal_at, 'cancelled', id .. '@' .. nominal_at, '', is_again(since))
+  end
 end
 
 if waited > 0 then
@@ -71,9 +78,9 @@ for _, nominal_at in ipairs(reply) do
 end
 local is_over = waited > 0
 for _, execution in ipairs(ending) do
-  local nominal_at, _, attempt = unpack(execution, 1, 3)
+  local nominal_at, _, attempt, _, since = unpack(execution, 1, 5)
   withdraw(at, id, queue, execution)
-  record(nominal_at, attempt)
+  record(nominal_at, attempt, since)
   is_over = end_execution(job, nominal_at, 'cancelled') or is_over
   reply[#reply + 1] = nominal_at
 end

@@ -1,11 +1,12 @@
 -- Record how attempts ended: history, retry or dead letter, ledger, and the entry's end, in one step for each.
 -- Safe because: only the delivery that holds the pending entry (same consumer, same delivery count) records an outcome. Sent
 -- again with the same proof and outcome it is answered as done already; everybody else is told so and changes nothing.
--- KEYS: ready jobs buckets dead gates ledger
--- ARGV: consumer now stream job_prefix due_prefix runs_prefix letter_prefix history_limit ledger_limit outcomes...
---       an outcome is entry_id deliveries execution_id attempt outcome detail since record
+-- KEYS: ready jobs buckets dead gates outbox ledger
+-- ARGV: consumer now stream job_prefix due_prefix runs_prefix letter_prefix inputs_prefix history_limit ledger_limit outcomes...
+--       an outcome is entry_id deliveries execution_id attempt outcome detail since record result
 --       outcome and its detail: succeeded; failed and when to try again; dead and why (exhausted, final); skipped, not
 --       started; accepted by a target that will report the end, and when its silence counts as failure; else ''
+--       result is, for succeeded: JSON for the jobs that depend on this one, or ''
 --       since is, for failed and accepted: when the first attempt began, '.', attempts that do not count
 -- Reply: {'done' | 'already' | 'stale', …} for each
 -- Error: none
@@ -16,7 +17,8 @@ local jobs = KEYS[2]
 local buckets = KEYS[3]
 local dead = KEYS[4]
 local gates = KEYS[5]
-local ledger = KEYS[6]
+local outbox = KEYS[6]
+local ledger = KEYS[7]
 local consumer = ARGV[1]
 local now = ARGV[2]
 local stream = ARGV[3]
@@ -24,26 +26,29 @@ local job_prefix = ARGV[4]
 local due_prefix = ARGV[5]
 local runs_prefix = ARGV[6]
 local letter_prefix = ARGV[7]
-local history_limit = tonumber(ARGV[8])
-local ledger_limit = tonumber(ARGV[9])
-local outcomes = 10
+local inputs_prefix = ARGV[8]
+local history_limit = tonumber(ARGV[9])
+local ledger_limit = tonumber(ARGV[10])
+local outcomes = 11
 
-redis.call('EXISTS', jobs, buckets, dead, ledger)
+redis.call('EXISTS', jobs, buckets, dead, outbox, ledger)
 local at = { jobs = jobs, buckets = buckets, dead = dead, now = now, job_prefix = job_prefix, due_prefix = due_prefix,
-  runs_prefix = runs_prefix, letter_prefix = letter_prefix, history_limit = history_limit, gates = read_gates(gates) }
+  runs_prefix = runs_prefix, letter_prefix = letter_prefix, inputs_prefix = inputs_prefix, outbox = outbox,
+  history_limit = history_limit, gates = read_gates(gates) }
 local is_read = has_group(ready)
 local reply, rows, seen = {}, {}, {}
-for n = outcomes, #ARGV, 8 do
-  local entry, deliveries, execution_id, attempt, outcome, detail, since, record = unpack(ARGV, n, n + 7)
+for n = outcomes, #ARGV, 9 do
+  local entry, deliveries, execution_id, attempt, outcome, detail, since, record, result = unpack(ARGV, n, n + 8)
   local id, nominal_at = split_execution_id(execution_id)
   local answer = 'stale'
   if is_read and not seen[entry] and holds(ready, entry, consumer, deliveries) then
-    local live = redis.call('HMGET', job_prefix .. id, 'x:' .. nominal_at, 'rules')
+    local live = redis.call('HMGET', job_prefix .. id, 'x:' .. nominal_at, 'rules', 'dependents')
     local is_known = is_offered(live[1], attempt, entry)
     if is_known or is_entry_of(ready, entry, execution_id, attempt) then
       answer, seen[entry] = 'done', true
       local row = { entry = entry, is_known = is_known, id = id, nominal_at = nominal_at, execution_id = execution_id,
-        number = attempt, outcome = outcome, detail = detail, since = since, record = record, rules = live[2] }
+        number = attempt, outcome = outcome, detail = detail, since = since, record = record, rules = live[2],
+        dependents = live[3], result = result }
       if is_known then
         row.stream, row.fields = stream, outcome == 'dead' and read_entry(ready, entry)
         row.lanes = string.match(live[1], ';(.*)$')

@@ -1,9 +1,9 @@
 -- Register jobs of one shard: each into its hash, the list of ids and the due index, or straight into its queue.
 -- Safe because: an id that exists is left as it is, and a plan id never comes to mean another plan.
 -- KEYS: jobs plans buckets gates ledger
--- ARGV: job_prefix due_prefix ready_prefix max_ready ledger_limit plan_count plans_and_jobs...
---       `plan_count` pairs plan_id canonical, then jobs of seventeen values each: id plan_id next_run_at run_at, and the thirteen
---       of lib/job. next_run_at '' means that the job has no time to come; run_at is the nominal time of an execution to
+-- ARGV: job_prefix due_prefix ready_prefix dependents_prefix max_ready ledger_limit plan_count plans_and_jobs...
+--       `plan_count` pairs plan_id canonical, then jobs of 21 values each: id plan_id next_run_at run_at, and the 17 of
+--       lib/job. next_run_at '' means that the job has no time to come; run_at is the nominal time of an execution to
 --       start now, or ''
 -- Reply: {1 or 0, …} for each job: registered, or its id exists
 -- Error: CONFLICT
@@ -18,12 +18,13 @@ local ledger = KEYS[5]
 local job_prefix = ARGV[1]
 local due_prefix = ARGV[2]
 local ready_prefix = ARGV[3]
-local max_ready = tonumber(ARGV[4])
-local ledger_limit = tonumber(ARGV[5])
-local plan_count = tonumber(ARGV[6])
-local first_plan = 7
+local dependents_prefix = ARGV[4]
+local max_ready = tonumber(ARGV[5])
+local ledger_limit = tonumber(ARGV[6])
+local plan_count = tonumber(ARGV[7])
+local first_plan = 8
 local first_job = first_plan + 2 * plan_count
-local JOB_SIZE = 17
+local JOB_SIZE = 21
 
 redis.call('EXISTS', jobs, plans, buckets, ledger, due_prefix .. '@')
 local at = { ready_prefix = ready_prefix, max_ready = max_ready, gates = read_gates(gates), room = {} }
@@ -57,9 +58,11 @@ for n = first_job, #ARGV, JOB_SIZE do
   local id, plan_id, next_run_at, run_at, queue, _, target, payload, retry = unpack(ARGV, n, n + 8)
   local key, expires_after_ms = job_prefix .. id, ARGV[n + 12]
   if reply[(n - first_job) / JOB_SIZE + 1] == 1 then
-    redis.call('HSET', key, 'state', next_run_at == '' and 'completed' or 'active', 'plan', plan_id, 'next_run_at',
-      next_run_at)
+    redis.call('HSET', key, 'state', state_of(next_run_at, n + 4), 'plan', plan_id, 'next_run_at', next_run_at)
     write_definition(key, n + 4)
+    if redis.call('EXISTS', dependents_prefix .. id) == 1 then
+      redis.call('HSET', key, 'dependents', 1)
+    end
     redis.call('ZADD', jobs, 0, id)
     events[#events + 1] = '["created","' .. id .. '"]'
     if next_run_at ~= '' then

@@ -1,9 +1,9 @@
 -- Delete a job with its history, its times and the attempts that nobody has started. A delivery that a consumer holds goes on.
 -- Safe because: completing a delivery whose job is gone, or is another one of the same id, touches nothing but its entry.
--- KEYS: job jobs runs buckets backfills gates ledger
+-- KEYS: job jobs runs buckets backfills dependents inputs gates ledger
 -- ARGV: id due_prefix ready_prefix ledger_limit
 -- Reply: OK
--- Error: NOT_FOUND
+-- Error: NOT_FOUND HAS_DEPENDENTS
 -- Flags: allow-oom
 --@include lib/gates
 --@include lib/delivery
@@ -13,8 +13,10 @@ local jobs = KEYS[2]
 local runs = KEYS[3]
 local buckets = KEYS[4]
 local backfills = KEYS[5]
-local gates = KEYS[6]
-local ledger = KEYS[7]
+local dependents = KEYS[6]
+local inputs = KEYS[7]
+local gates = KEYS[8]
+local ledger = KEYS[9]
 local id = ARGV[1]
 local due_prefix = ARGV[2]
 local ready_prefix = ARGV[3]
@@ -25,11 +27,15 @@ local state, next_run_at, plan, queue = unpack(known, 1, 4)
 if not state then
   return redis.error_reply('NOT_FOUND there is no job ' .. id)
 end
+if redis.call('EXISTS', dependents) == 1 then
+  local first = redis.call('ZRANGE', dependents, 0, 0)[1]
+  return redis.error_reply('HAS_DEPENDENTS job ' .. first .. ' depends on job ' .. id .. '; detach or cascade')
+end
 local ready = ready_prefix .. queue
 local is_read = has_group(ready)
 local limits = read_gates(gates)
 local waiting, offered = {}, {}
-if state == 'active' then
+if state == 'active' and next_run_at ~= '' then
   waiting[1] = { next_run_at, plan .. '|' .. id }
 end
 for _, execution in ipairs(read_live(job)) do
@@ -44,7 +50,7 @@ end
 for _, due in ipairs(waiting) do
   touch_due(buckets, due_prefix, due[1], queue, due[2])
 end
-redis.call('EXISTS', jobs, runs, backfills, ledger)
+redis.call('EXISTS', jobs, runs, inputs, backfills, ledger)
 
 for _, due in ipairs(waiting) do
   forget_due(buckets, due_prefix, due[1], queue, due[2])
@@ -52,7 +58,7 @@ end
 for _, entry in ipairs(offered) do
   redis.call('XDEL', ready, entry)
 end
-redis.call('DEL', job, runs)
+redis.call('DEL', job, runs, inputs)
 redis.call('ZREM', jobs, id)
 redis.call('SREM', backfills, id)
 save_gates(gates, limits)

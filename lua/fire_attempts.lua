@@ -1,8 +1,8 @@
 -- Offer attempts whose time in the due index has come: retries, first attempts that waited for room or a permit, and those
--- whose target has promised to report their end and fell silent.
+-- that have waited in vain, for their target's report or for upstream jobs.
 -- Safe because: an attempt is offered only while the job's record says that this attempt is due at this time.
 -- KEYS: fence buckets bucket gates ledger
--- ARGV: token holder bucket_name job_prefix due_prefix ready_prefix max_ready ledger_limit attempts...
+-- ARGV: token holder bucket_name job_prefix due_prefix ready_prefix inputs_prefix max_ready ledger_limit attempts...
 --       an attempt is due_at execution_id
 -- Reply: {offered, held, stale}
 -- Error: FENCED
@@ -20,9 +20,10 @@ local bucket_name = ARGV[3]
 local job_prefix = ARGV[4]
 local due_prefix = ARGV[5]
 local ready_prefix = ARGV[6]
-local max_ready = tonumber(ARGV[7])
-local ledger_limit = tonumber(ARGV[8])
-local attempts = 9
+local inputs_prefix = ARGV[7]
+local max_ready = tonumber(ARGV[8])
+local ledger_limit = tonumber(ARGV[9])
+local attempts = 10
 
 local refusal = refuse_old_grant(fence, token, holder)
 if refusal then
@@ -37,10 +38,10 @@ for n = attempts, #ARGV, 2 do
   local due_at, execution_id = ARGV[n], ARGV[n + 1]
   local id, nominal_at = split_execution_id(execution_id)
   local job = redis.call('HMGET', job_prefix .. id, 'x:' .. nominal_at, 'queue', 'target', 'payload', 'retry',
-    'expires_after_ms', 'group')
+    'expires_after_ms', 'group', 'upstreams')
   local where, attempt, place, since, lanes = read_place(job[1])
   local member, verdict, held_in = execution_id, 'stale', nil
-  if place == due_at and where == 'async' then
+  if place == due_at and (where == 'async' or where == 'gated') then
     verdict = 'offered'
   elseif place == due_at and where == 'due' then
     held_in = waits_in(waiting, due_prefix, '@' .. job[2], member)
@@ -53,7 +54,7 @@ for n = attempts, #ARGV, 2 do
     member = left_over(bucket, member, due_at)
   end
   count[verdict] = count[verdict] + 1
-  rows[#rows + 1] = { verdict, member, id, nominal_at, job, due_at, attempt, since, lanes, held_in, where == 'async' }
+  rows[#rows + 1] = { verdict, member, id, nominal_at, job, due_at, attempt, since, lanes, held_in, where == 'async' and 1 or where == 'gated' and where }
 end
 
 local moves, events = new_moves(bucket_name), {}
@@ -66,7 +67,7 @@ for _, row in ipairs(rows) do
     if verdict == 'offered' then
       local expires_at = not has_lapsed and expiry(nominal_at, attempt, job[6]) or ''
       local live = offer(ready_prefix .. job[2], member, attempt, due_at, expires_at, job[3], job[4], job[5], since, lanes,
-        has_lapsed)
+        has_lapsed, job[8] and redis.call('HGET', inputs_prefix .. id, nominal_at))
       redis.call('HSET', job_prefix .. id, 'x:' .. nominal_at, live)
       events[#events + 1] = offered_event(member, attempt, due_at, job[2])
     end

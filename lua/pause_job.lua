@@ -26,7 +26,9 @@ end
 touch_due(buckets, due_prefix, next_run_at, queue, plan .. '|' .. id)
 redis.call('EXISTS', ledger)
 
-forget_due(buckets, due_prefix, next_run_at, queue, plan .. '|' .. id)
+if next_run_at ~= '' then
+  forget_due(buckets, due_prefix, next_run_at, queue, plan .. '|' .. id)
+end
 redis.call('HDEL', job, 'resume_note')
 redis.call('HSET', job, 'state', 'paused', 'pause_note', note)
 add_events(ledger, ledger_limit, { '["paused","' .. id .. '",' .. note .. ']' })

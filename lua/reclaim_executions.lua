@@ -2,8 +2,8 @@
 -- Looks at `limit` pending entries from `cursor` on, so that a long list of healthy ones costs a bounded time, and takes
 -- over `room` of them at the most.
 -- Safe because: claiming raises the delivery count, so whatever the old holder still sends is stale.
--- KEYS: ready jobs buckets dead gates ledger
--- ARGV: consumer now stream lease_ms max_deliveries cursor limit room job_prefix due_prefix runs_prefix letter_prefix history_limit ledger_limit
+-- KEYS: ready jobs buckets dead gates outbox ledger
+-- ARGV: consumer now stream lease_ms max_deliveries cursor limit room job_prefix due_prefix runs_prefix letter_prefix inputs_prefix history_limit ledger_limit
 --       cursor is '-' to begin with, then what the last reply gave
 -- Reply: {next cursor or '', poisoned, {entry_id, deliveries, {field, value, …}}, …}
 -- Error: none
@@ -14,7 +14,8 @@ local jobs = KEYS[2]
 local buckets = KEYS[3]
 local dead = KEYS[4]
 local gates = KEYS[5]
-local ledger = KEYS[6]
+local outbox = KEYS[6]
+local ledger = KEYS[7]
 local consumer = ARGV[1]
 local now = ARGV[2]
 local stream = ARGV[3]
@@ -27,12 +28,14 @@ local job_prefix = ARGV[9]
 local due_prefix = ARGV[10]
 local runs_prefix = ARGV[11]
 local letter_prefix = ARGV[12]
-local history_limit = tonumber(ARGV[13])
-local ledger_limit = tonumber(ARGV[14])
+local inputs_prefix = ARGV[13]
+local history_limit = tonumber(ARGV[14])
+local ledger_limit = tonumber(ARGV[15])
 
-redis.call('EXISTS', jobs, buckets, dead, ledger)
+redis.call('EXISTS', jobs, buckets, dead, outbox, ledger)
 local at = { jobs = jobs, buckets = buckets, dead = dead, now = now, job_prefix = job_prefix, due_prefix = due_prefix,
-  runs_prefix = runs_prefix, letter_prefix = letter_prefix, history_limit = history_limit, gates = read_gates(gates) }
+  runs_prefix = runs_prefix, letter_prefix = letter_prefix, inputs_prefix = inputs_prefix, outbox = outbox,
+  history_limit = history_limit, gates = read_gates(gates) }
 local pending = redis.call('XPENDING', ready, 'workers', cursor, '+', limit)
 local reply, stale = { '', 0 }, {}
 for place, delivery in ipairs(pending) do
@@ -47,8 +50,10 @@ for place, delivery in ipairs(pending) do
     if fields and deliveries >= max_deliveries then
       row.number, row.execution_id, row.outcome, row.detail = fields.attempt, fields.execution_id, 'dead', 'poison'
       row.id, row.nominal_at = split_execution_id(fields.execution_id)
-      local field, rules = unpack(redis.call('HMGET', job_prefix .. row.id, 'x:' .. row.nominal_at, 'rules'), 1, 2)
-      row.is_known, row.rules = is_offered(field, row.number, entry), rules
+      local known = redis.call('HMGET', job_prefix .. row.id, 'x:' .. row.nominal_at, 'rules', 'dependents')
+      local field
+      field, row.rules, row.dependents = unpack(known, 1, 3)
+      row.is_known = is_offered(field, row.number, entry)
       row.lanes = string.match(field or '', ';(.*)$')
       row.record = '[' .. row.nominal_at .. ',"dead",' .. row.number .. ',' .. deliveries .. ',"' .. consumer .. '",'
         .. now - row.nominal_at .. ',0,null,"poison: delivered ' .. deliveries .. ' times and never completed"]'

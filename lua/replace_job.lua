@@ -5,7 +5,7 @@
 -- KEYS: job plans runs buckets ledger
 -- ARGV: id version plan_id canonical next_run_at skipped due_prefix history_limit ledger_limit definition...
 --       version is the one that was read; next_run_at '' means no time to come; skipped is a record of times that were due
---       and go unfired, or ''; definition is the thirteen values of lib/job
+--       and go unfired, or ''; definition is the 17 values of lib/job
 -- Reply: the new version
 -- Error: NOT_FOUND CONFLICT WRONG_STATE
 --@include lib/due
@@ -47,11 +47,11 @@ touch_due(buckets, due_prefix, known_at, queue, known_plan .. '|' .. id)
 touch_due(buckets, due_prefix, next_run_at, ARGV[definition])
 redis.call('EXISTS', ledger, runs)
 
-if state == 'active' then
+if state == 'active' and known_at ~= '' then
   forget_due(buckets, due_prefix, known_at, queue, known_plan .. '|' .. id)
 end
-if state ~= 'paused' or next_run_at == '' then
-  state = next_run_at == '' and 'completed' or 'active'
+if state ~= 'paused' or state_of(next_run_at, definition) == 'completed' then
+  state = state_of(next_run_at, definition)
 end
 redis.call('HSET', plans, plan_id, canonical)
 redis.call('HSET', job, 'state', state, 'plan', plan_id, 'next_run_at', next_run_at)
@@ -60,7 +60,7 @@ if queued then
   -- What waits is started by the end of what is live, whatever the new policy is.
   redis.call('HSET', job, 'rules', 1)
 end
-if state == 'active' then
+if state == 'active' and next_run_at ~= '' then
   add_due(buckets, due_prefix, bucket_of(next_run_at), { next_run_at, plan_id .. '|' .. id })
 end
 local events = { '["replaced","' .. id .. '"]' }

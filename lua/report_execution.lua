@@ -1,8 +1,8 @@
 -- Take a word from a target that runs an attempt by itself: it goes on, or how it ended.
 -- Safe because: it is taken only for the attempt that is live; the attempt number in the signed URL is its proof. A target
 -- may be quicker than the worker that called it: its word then ends the delivery, and what the worker sends is stale.
--- KEYS: job jobs buckets dead gates ledger
--- ARGV: id nominal_at attempt now outcome detail since record job_prefix due_prefix ready_prefix runs_prefix letter_prefix history_limit ledger_limit
+-- KEYS: job jobs buckets dead gates outbox ledger
+-- ARGV: id nominal_at attempt now outcome detail since record result job_prefix due_prefix ready_prefix runs_prefix letter_prefix inputs_prefix history_limit ledger_limit
 --       outcome is `running`, with the time at which silence counts as failure as its detail, or as complete_executions gets
 --       it, with detail, since and record
 -- Reply: 'done' | 'already' | 'stale'
@@ -14,7 +14,8 @@ local jobs = KEYS[2]
 local buckets = KEYS[3]
 local dead = KEYS[4]
 local gates = KEYS[5]
-local ledger = KEYS[6]
+local outbox = KEYS[6]
+local ledger = KEYS[7]
 local id = ARGV[1]
 local nominal_at = ARGV[2]
 local attempt = ARGV[3]
@@ -23,15 +24,17 @@ local outcome = ARGV[5]
 local detail = ARGV[6]
 local since = ARGV[7]
 local record = ARGV[8]
-local job_prefix = ARGV[9]
-local due_prefix = ARGV[10]
-local ready_prefix = ARGV[11]
-local runs_prefix = ARGV[12]
-local letter_prefix = ARGV[13]
-local history_limit = tonumber(ARGV[14])
-local ledger_limit = tonumber(ARGV[15])
+local result = ARGV[9]
+local job_prefix = ARGV[10]
+local due_prefix = ARGV[11]
+local ready_prefix = ARGV[12]
+local runs_prefix = ARGV[13]
+local letter_prefix = ARGV[14]
+local inputs_prefix = ARGV[15]
+local history_limit = tonumber(ARGV[16])
+local ledger_limit = tonumber(ARGV[17])
 
-local known = redis.call('HMGET', job, 'x:' .. nominal_at, 'queue', 'rules', 'target', 'payload', 'retry')
+local known = redis.call('HMGET', job, 'x:' .. nominal_at, 'queue', 'rules', 'target', 'payload', 'retry', 'dependents')
 local where, number, place, began, lanes = read_place(known[1])
 local execution_id, queue, runs = id .. '@' .. nominal_at, known[2], runs_prefix .. id
 if number ~= attempt or where == 'due' then
@@ -41,9 +44,10 @@ end
 local ready = ready_prefix .. queue
 local row = { id = id, nominal_at = nominal_at, execution_id = execution_id, number = attempt, outcome = outcome,
   detail = detail, since = since ~= '' and since or began, record = record, lanes = lanes, rules = known[3], stream = queue,
-  fields = { target = known[4], payload = known[5], retry = known[6] } }
+  fields = { target = known[4], payload = known[5], retry = known[6] }, dependents = known[7], result = result }
 local at = { jobs = jobs, buckets = buckets, dead = dead, now = now, job_prefix = job_prefix, due_prefix = due_prefix,
-  runs_prefix = runs_prefix, letter_prefix = letter_prefix, history_limit = history_limit, gates = read_gates(gates) }
+  runs_prefix = runs_prefix, letter_prefix = letter_prefix, inputs_prefix = inputs_prefix, outbox = outbox,
+  history_limit = history_limit, gates = read_gates(gates) }
 if where == 'async' then
   touch_due(buckets, due_prefix, place, queue, execution_id)
 else
@@ -53,7 +57,7 @@ if outcome == 'running' then
   row.outcome = 'accepted'
 end
 touch_settle(at, row)
-redis.call('EXISTS', jobs, dead, ledger)
+redis.call('EXISTS', jobs, dead, outbox, ledger)
 
 if where == 'async' then
   forget_due(buckets, due_prefix, place, queue, execution_id)

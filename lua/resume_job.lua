@@ -23,8 +23,9 @@ local due_prefix = ARGV[8]
 local history_limit = tonumber(ARGV[9])
 local ledger_limit = tonumber(ARGV[10])
 
-local known = redis.call('HMGET', job, 'state', 'next_run_at', 'plan', 'queue', 'live', 'queued', 'runs_left')
-local state, known_at, plan, queue, live, queued, runs_left = unpack(known, 1, 7)
+local known = redis.call('HMGET', job, 'state', 'next_run_at', 'plan', 'queue', 'live', 'queued', 'runs_left',
+  'upstreams')
+local state, known_at, plan, queue, live, queued, runs_left, upstreams = unpack(known, 1, 8)
 if not state then
   return redis.error_reply('NOT_FOUND there is no job ' .. id)
 end
@@ -37,7 +38,8 @@ redis.call('EXISTS', ledger, runs)
 
 local events = { '["resumed","' .. id .. '",' .. note .. ']' }
 redis.call('HDEL', job, 'pause_note', 'failures')
-redis.call('HSET', job, 'state', next_run_at == '' and 'completed' or 'active', 'next_run_at', next_run_at, 'resume_note', note)
+local resumed = (next_run_at ~= '' or upstreams) and 'active' or 'completed'
+redis.call('HSET', job, 'state', resumed, 'next_run_at', next_run_at, 'resume_note', note)
 if next_run_at ~= '' then
   add_due(buckets, due_prefix, bucket_of(next_run_at), { next_run_at, plan .. '|' .. id })
 end

@@ -20,6 +20,10 @@ The invariants, in the order of `faults`:
     is lifted and set again while some of them are live begins to count anew: a test that does so
     ends them.)
 9.  `dead` lists the letters there are, and no execution is live that a letter says is dead.
+10. `awaiting` lists the arrivals there are, and these count what they hold.
+11. What upstream jobs gave (`inputs:`) is kept for executions alone that are live, wait, or have a
+    letter.
+12. A job says that others depend on it (`dependents`) exactly while some do.
 
 What side effects gave (`effects:`) may stay behind its job.
 """
@@ -159,6 +163,7 @@ def faults(space: Keyspace) -> Iterator[str]:
         yield f"{job_id} has a history and is no job"
     yield from _faults_of_gates(jobs, space.get("gates", {}))
     yield from _faults_of_letters(jobs, space)
+    yield from _faults_of_dependencies(jobs, space)
 
 
 def _with_prefix(space: Keyspace, prefix: str) -> Keyspace:
@@ -170,9 +175,11 @@ def _faults_of_times(
 ) -> Iterator[str]:
     """Yield what is wrong with a job's own place in the index, and take it out of `places`."""
     state, next_run_at = JobState(job["state"]), job["next_run_at"]
-    if (state is JobState.COMPLETED) is not (next_run_at == ""):
+    waits_for_others = "upstreams" in job and "gate_ms" not in job and job.get("runs_left") != "0"
+    has_time = next_run_at != "" or waits_for_others
+    if (state is JobState.COMPLETED) is has_time:
         yield f"{job_id} is {state} with next_run_at {next_run_at!r}"
-    if state is JobState.ACTIVE:
+    if state is JobState.ACTIVE and next_run_at != "":
         member = f"{job['plan']}|{job_id}"
         yield from _faults_of_place(member, next_run_at, job["queue"], places)
 
@@ -256,3 +263,29 @@ def _faults_of_letters(jobs: Keyspace, space: Keyspace) -> Iterator[str]:
         is_of_job = job.get("definition", "").startswith(f"[{letter['born']},")
         if is_of_job and f"x:{nominal_at}" in job:
             yield f"{execution_id} is live and has a letter"
+
+
+def _faults_of_dependencies(jobs: Keyspace, space: Keyspace) -> Iterator[str]:
+    """Yield where what is noted of upstream jobs and dependents is not what it should be."""
+    arrivals = _with_prefix(space, "arrivals:")
+    if space.get("awaiting", {}).keys() != arrivals.keys():
+        yield f"awaiting are {sorted(space.get('awaiting', {}))}, and arrivals {sorted(arrivals)}"
+    for awaited, fields in arrivals.items():
+        heard = [value for name, value in fields.items() if name[0] != "@"]
+        signs = Counter(value[0] for value in heard)
+        open_ones = sum(value[1:].partition(" ")[0] != "succeeded" for value in heard)
+        wanted = {"@met": signs["+"], "@missed": signs["-"], "@open": open_ones}
+        counted = {name: int(fields.get(name, count)) for name, count in wanted.items()}
+        if counted != wanted:
+            yield f"{awaited} counts {counted}, and has heard {fields}"
+    for job_id, inputs in _with_prefix(space, "inputs:").items():
+        job = jobs.get(job_id, {})
+        known = {name[2:] for name in job if name.startswith("x:")} | {
+            *job.get("queued", "").split()
+        }
+        for time in inputs.keys() - known:
+            if f"letter:{job_id}@{time}" not in space:
+                yield f"inputs of {job_id}@{time} are kept for nothing"
+    for job_id, job in jobs.items():
+        if ("dependents" in job) is not (f"dependents:{job_id}" in space):
+            yield f"{job_id} has dependents {job.get('dependents')}, and the list says otherwise"

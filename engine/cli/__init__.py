@@ -18,6 +18,7 @@ from engine.cli.dead import dead
 from engine.cli.doctor import doctor
 from engine.cli.executions import executions
 from engine.cli.fleet import api, scheduler, worker
+from engine.cli.graph import graph
 from engine.cli.jobs import jobs
 from engine.cli.queues import hosts, queues
 from engine.cli.schedules import explain, lint, next_
@@ -53,6 +54,7 @@ for command in (
     worker,
     api,
     jobs,
+    graph,
     executions,
     dead,
     queues,

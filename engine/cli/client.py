@@ -82,8 +82,8 @@ class Api:
         """Change what `body` names; with a `version` only if that one still stands."""
         return self._send("PATCH", path, body=body, version=version)
 
-    def delete(self, *path: str) -> Any:
-        return self._send("DELETE", path)
+    def delete(self, *path: str, **query: object) -> Any:
+        return self._send("DELETE", path, query=query)
 
     def _send(self, method: str, path: tuple[str, ...], **more: Any) -> Any:
         return self._exchange(method, path, **more)[0]

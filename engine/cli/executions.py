@@ -29,3 +29,18 @@ def cancel(api: Api, execution_id: str, as_json: bool, note: str | None) -> None
         print_json(found)
     else:
         print_facts([(name, found[name]) for name in ("execution_id", "status")])
+
+
+@executions.command()
+@click.argument("execution_id")
+@click.option("--downstream", is_flag=True, help="Run what depends on it again, too.")
+@over_api
+def rerun(api: Api, execution_id: str, as_json: bool, downstream: bool) -> None:
+    """Run an execution again that has ended."""
+    body = {"downstream": True} if downstream else None
+    found = api.post("executions", execution_id, "rerun", body=body)
+    if as_json:
+        print_json(found)
+    else:
+        then = ", ".join(found["downstream"]) or None
+        print_facts([("execution_id", execution_id), ("attempt", found["attempt"]), ("then", then)])

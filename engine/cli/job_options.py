@@ -10,6 +10,7 @@ import click
 
 from engine.backoff import Backoff, Jitter
 from engine.cli.options import Decorator
+from engine.depends import Condition, Join, Match
 from engine.model import Overlap
 from engine.names import Priority
 from engine.plan import DIALECT_SUMMARIES, DstOverlap, Gap, MisfirePolicy, Roll
@@ -108,6 +109,25 @@ _OPTIONS = (
         default=None,
         help="The job goes when nothing of it is left to run.",
     ),
+    click.option(
+        "--depends-on",
+        multiple=True,
+        metavar="JOB[:CONDITION]",
+        help="Run when this job has succeeded, or failed, or finished; may be given again.",
+    ),
+    click.option(
+        "--join", type=click.Choice(list(map(str, Join))), help="When all have, or any. [all]"
+    ),
+    click.option(
+        "--match",
+        type=click.Choice(list(map(str, Match))),
+        help="Of which time: the same, or the latest of each. [as the jobs' roots are]",
+    ),
+    click.option(
+        "--gate", is_flag=True, default=None, help="Each time of the schedule waits for them."
+    ),
+    click.option("--gate-deadline-ms", type=int, help="How long at the most. [default: a day]"),
+    click.option("--allow-missing", is_flag=True, default=None, help="They need not be there yet."),
 )
 
 
@@ -123,6 +143,7 @@ def job_body(
     *,
     schedule_expr: tuple[str, ...],
     calendars: tuple[str, ...],
+    depends_on: tuple[str, ...],
     url: str | None,
     is_worker: bool,
     headers: tuple[str, ...],
@@ -184,6 +205,7 @@ def job_body(
     body = {
         "schedule_expr": schedule_expr[0] if len(schedule_expr) == 1 else [*schedule_expr] or None,
         "calendars": [*calendars] or None,
+        "depends_on": [*map(_upstream, depends_on)] or None,
         "target": given(target) or None,
         "retry": given(retry) or None,
         "misfire": given(late) or None,
@@ -195,6 +217,14 @@ def job_body(
 def given(fields: dict[str, Any]) -> dict[str, Any]:
     """Return the fields that have a value."""
     return {name: value for name, value in fields.items() if value is not None}
+
+
+def _upstream(text: str) -> str | dict[str, str]:
+    # An id may hold colons, too.
+    job_id, colon, condition = text.rpartition(":")
+    if colon and condition in set(Condition):
+        return {"job": job_id, "condition": condition}
+    return text
 
 
 def _variable(text: str) -> tuple[str, str]:

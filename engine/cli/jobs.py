@@ -171,10 +171,16 @@ def upcoming(api: Api, job_id: str, as_json: bool, n: int | None) -> None:
 
 @jobs.command()
 @click.argument("job_id")
+@click.option("--cascade", is_flag=True, help="Delete what depends on it, too.")
+@click.option("--detach", is_flag=True, help="What depends on it then does so no longer.")
 @over_api
-def delete(api: Api, job_id: str, as_json: bool) -> None:
-    """Delete a job, with its history."""
-    api.delete("jobs", job_id)
+def delete(api: Api, job_id: str, as_json: bool, cascade: bool, detach: bool) -> None:
+    """Delete a job, with its history. One that others depend on stays, unless it is said what
+    becomes of those."""
+    if cascade and detach:
+        raise click.UsageError("give one of --cascade and --detach")
+    dependents = "cascade" if cascade else "detach" if detach else None
+    api.delete("jobs", job_id, dependents=dependents)
     if as_json:
         print_json({"job_id": job_id, "deleted": True})
     else:

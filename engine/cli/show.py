@@ -12,14 +12,17 @@ from collections.abc import Iterable, Sequence
 import click
 from rich.console import Console
 from rich.text import Text
+from rich.tree import Tree
 
 from engine.logs import printable
 
+_WIDEST = 1 << 16
+
 _STYLES = {
     **dict.fromkeys(("succeeded", "active", "created"), "green"),
-    **dict.fromkeys(("failed", "retrying", "paused", "exists"), "yellow"),
-    **dict.fromkeys(("dead", "refused"), "red"),
-    **dict.fromkeys(("skipped", "completed", "cancelled"), "dim"),
+    **dict.fromkeys(("failed", "retrying", "paused", "exists", "waiting_for_upstream"), "yellow"),
+    **dict.fromkeys(("dead", "refused", "missing"), "red"),
+    **dict.fromkeys(("skipped", "completed", "cancelled", "not_started"), "dim"),
 }
 
 
@@ -32,6 +35,12 @@ def cell(value: object) -> Text:
 def print_line(line: Text) -> None:
     """Print one line on standard output, at once."""
     Console().print(line, soft_wrap=True)
+
+
+def print_tree(tree: Tree) -> None:
+    """Print a tree, a branch a line."""
+    # A tree is cut at the width that it is given, whatever else is asked.
+    Console(width=_WIDEST).print(tree, soft_wrap=True)
 
 
 def print_table(columns: Sequence[str], rows: Iterable[Sequence[object]]) -> None:

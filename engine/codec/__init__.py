@@ -1,5 +1,6 @@
 """How values become bytes in Redis, and back: the one door to orjson below the API."""
 
+from engine.codec.arrivals import Arrivals, Heard, dump_result, load_arrivals
 from engine.codec.deployment import (
     dump_calendar,
     dump_json,
@@ -35,6 +36,8 @@ from engine.codec.tokens import Promise, dump_promise, load_promise
 
 __all__ = [
     "MAX_ERROR_CHARS",
+    "Arrivals",
+    "Heard",
     "Promise",
     "dump_calendar",
     "dump_defined",
@@ -45,9 +48,11 @@ __all__ = [
     "dump_note",
     "dump_promise",
     "dump_record",
+    "dump_result",
     "dump_retry",
     "dump_skipped",
     "dump_target",
+    "load_arrivals",
     "load_calendar",
     "load_delivery",
     "load_events",

@@ -47,6 +47,7 @@ def load_live(fields: Mapping[bytes, bytes]) -> list[LiveExecution]:
                     entry_id=at if where == "ready" else None,
                     due_at=None if where == "ready" else int(at),
                     is_accepted=where == "async",
+                    is_gated=where == "gated",
                 )
             )
     return sorted(live, key=lambda execution: execution.nominal_at)
@@ -152,7 +153,9 @@ def load_delivery(
         expires_at=load_int(fields.get(b"expires_at")),
         began_at=load_int(began_at),
         base=int(base or 0),
-        lapsed=b"lapsed" in fields,
+        upstream=fields.get(b"upstream", b""),
+        is_late=fields.get(b"lapsed") == b"gated",
+        lapsed=fields.get(b"lapsed") == b"1",
     )
 
 

@@ -31,6 +31,7 @@ from typing import Any
 import orjson
 
 from engine.backoff import Retry
+from engine.depends import Condition, Depends, Join, Match, Upstream
 from engine.model import (
     TARGETS,
     HttpTarget,
@@ -43,6 +44,9 @@ from engine.model import (
     WorkerTarget,
 )
 from engine.names import split_stream
+
+_LETTERS = {Condition.SUCCEEDED: "s", Condition.FAILED: "f", Condition.FINISHED: "e"}
+_CONDITIONS = {letter: condition for condition, letter in _LETTERS.items()}
 
 _BLANKS: tuple[Target, ...] = (HttpTarget(url=""), WorkerTarget(), ShellTarget(command=""))
 _USUAL = {target.type: asdict(target) for target in _BLANKS}
@@ -90,14 +94,42 @@ def dump_defined(job: Job) -> list[str | bytes | int]:
         job.payload,
         dump_retry(job.retry),
         dump_definition(job),
-        1 if waits or rules != Rules() else "",
+        1 if waits or rules != Rules() or job.depends else "",
         "" if (left := job.runs_left or rules.max_runs) is None else left,
         "" if rules.expires_after_ms is None else rules.expires_after_ms,
         "" if rules.pause_after_failures is None else rules.pause_after_failures,
         1 if rules.delete_after_completion else "",
         "" if rules.concurrency == 1 else rules.concurrency,
         job.group or "",
+        *_dump_depends(job.depends),
     ]
+
+
+def _dump_depends(depends: Depends | None) -> list[str | bytes | int]:
+    """Return the fields `upstreams` (each id behind the letter of its condition), `join`, `match`
+    and `gate_ms`, each '' where it is not asked for."""
+    if depends is None:
+        return ["", "", "", ""]
+    return [
+        " ".join(_LETTERS[up.condition] + up.job_id for up in depends.upstreams),
+        "" if depends.join is Join.ALL else depends.join,
+        depends.match,
+        "" if depends.gate_ms is None else depends.gate_ms,
+    ]
+
+
+def _load_depends(fields: Mapping[bytes, bytes]) -> Depends | None:
+    if b"upstreams" not in fields:
+        return None
+    return Depends(
+        tuple(
+            Upstream(text[1:], _CONDITIONS[text[0]])
+            for text in fields[b"upstreams"].decode().split()
+        ),
+        Join(fields.get(b"join", b"all").decode()),
+        Match(fields[b"match"].decode()),
+        load_int(fields.get(b"gate_ms")),
+    )
 
 
 def _load_rules(fields: Mapping[bytes, bytes], max_runs: int | None) -> Rules:
@@ -136,6 +168,7 @@ def load_job(job_id: str, fields: Mapping[bytes, bytes]) -> Job:
         queue=queue,
         priority=priority,
         group=fields[b"group"].decode() if b"group" in fields else None,
+        depends=_load_depends(fields),
         created_at=created_at,
         anchor_at=anchor_at,
         schedule_expr=tuple(schedule_expr) if isinstance(schedule_expr, list) else schedule_expr,

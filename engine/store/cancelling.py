@@ -34,7 +34,9 @@ async def cancel_executions(
         shard.jobs,
         shard.runs(job_id),
         shard.buckets,
+        shard.inputs(job_id),
         shard.gates,
+        shard.outbox,
         shard.ledger,
     ]
     args: list[str | bytes | int] = [

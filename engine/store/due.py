@@ -123,6 +123,8 @@ async def fire_due(
         shard.due_prefix,
         shard.ready_prefix,
         shard.runs_prefix,
+        shard.arrivals_prefix,
+        shard.inputs_prefix,
         store.max_ready,
         config.history_limit,
         config.ledger_limit,
@@ -139,7 +141,15 @@ async def fire_due(
             len(group.members),
             *group.members,
         ]
-    keys = [shard.fence, shard.buckets, shard.due(bucket), shard.gates, shard.ledger]
+    keys = [
+        shard.fence,
+        shard.buckets,
+        shard.due(bucket),
+        shard.awaiting,
+        shard.gates,
+        shard.outbox,
+        shard.ledger,
+    ]
     return Fired(*await store.scripts.run("fire_due", keys, args))
 
 
@@ -160,6 +170,7 @@ async def fire_attempts(
         shard.job_prefix,
         shard.due_prefix,
         shard.ready_prefix,
+        shard.inputs_prefix,
         store.max_ready,
         store.config.ledger_limit,
     ]

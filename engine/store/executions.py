@@ -115,6 +115,7 @@ async def complete_executions(store: Store, results: Sequence[Result], now: int)
                 result.detail,
                 result.since,
                 codec.dump_record(result.record),
+                result.gave,
             ]
         calls.append(("complete_executions", _keys(shard, stream), args))
     answers = [Answer.STALE] * len(results)
@@ -134,6 +135,7 @@ def _keys(shard: Shard, stream: str) -> list[str]:
         shard.buckets,
         shard.dead,
         shard.gates,
+        shard.outbox,
         shard.ledger,
     ]
 
@@ -145,6 +147,7 @@ def _prefixes(store: Store, shard: Shard) -> list[str | bytes | int]:
         shard.due_prefix,
         shard.runs_prefix,
         shard.letter_prefix,
+        shard.inputs_prefix,
         store.config.history_limit,
         store.config.ledger_limit,
     ]

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from engine import codec
 from engine.errors import NotFound
 from engine.execution import ExecutionState, LiveExecution, Outcome, Record, SkipRecord
 from engine.keys import GROUP
+from engine.model import Job
 from engine.names import execution_id
 from engine.store import Store
 from engine.store.reports import REPORTER
@@ -46,14 +47,26 @@ async def list_executions(store: Store, job_id: str) -> list[Execution]:
     fields, lines = await pipe.execute()
     if not fields:
         raise NotFound(f"there is no job {job_id}")
-    job = codec.load_job(job_id, fields)
-    live = {execution.nominal_at: execution for execution in codec.load_live(fields)}
-    workers = await _read_workers(store, shard.ready(job.stream), list(live.values()))
+    job, live = codec.load_job(job_id, fields), codec.load_live(fields)
+    workers = await read_workers(store, shard.ready(job.stream), live)
+    executions = assemble(job, live, map(codec.load_record, lines), workers)
+    return sorted(executions, key=lambda e: e.nominal_at, reverse=True)
+
+
+def assemble(
+    job: Job,
+    live_ones: Iterable[LiveExecution],
+    lines: Iterable[Record | SkipRecord],
+    workers: Mapping[int, str],
+) -> list[Execution]:
+    """Return the executions of a job, made of what is live, of its records, newest first, and of
+    who holds which delivery."""
+    job_id, live = job.id, {execution.nominal_at: execution for execution in live_ones}
     records: dict[int, list[Record]] = {nominal_at: [] for nominal_at in live}
     executions = [
         Execution(job_id, nominal_at, ExecutionState.WAITING, 1, []) for nominal_at in job.queued
     ]
-    for record in map(codec.load_record, lines):
+    for record in lines:
         if isinstance(record, SkipRecord):
             state = ExecutionState.SKIPPED
             executions.append(Execution(job_id, record.first_at, state, 0, [], skipped=record))
@@ -65,10 +78,10 @@ async def list_executions(store: Store, job_id: str) -> list[Execution]:
             if nominal_at not in live
             else _alive(job_id, live[nominal_at], attempts, workers.get(nominal_at))
         )
-    return sorted(executions, key=lambda e: e.nominal_at, reverse=True)
+    return executions
 
 
-async def _read_workers(store: Store, ready: str, live: Sequence[LiveExecution]) -> dict[int, str]:
+async def read_workers(store: Store, ready: str, live: Sequence[LiveExecution]) -> dict[int, str]:
     """Return by nominal time who holds the delivery of each execution that has one."""
     offered = [execution for execution in live if execution.entry_id]
     if not offered:

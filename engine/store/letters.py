@@ -69,7 +69,8 @@ async def discard_letters(store: Store, places: Iterable[Place], *, by: str) -> 
     died_at = {execution_id: at for at, execution_id in places}
     calls: list[Call] = []
     for shard, batch in _batches(store, died_at):
-        args: list[str | bytes | int] = [shard.letter_prefix, store.config.ledger_limit, by]
+        args: list[str | bytes | int] = [shard.letter_prefix, shard.inputs_prefix]
+        args += [store.config.ledger_limit, by]
         for execution_id in batch:
             args += [execution_id, died_at[execution_id]]
         calls.append(("discard_letters", [shard.dead, shard.ledger], args))

@@ -28,6 +28,8 @@ class Result:
     retry_at: int | None = None
     reason: DeadReason | None = None
     lapses_at: int | None = None
+    gave: bytes = b""
+    """What a success gives the jobs that depend on this one, as JSON; empty for nothing."""
 
     @property
     def outcome(self) -> Outcome:
@@ -54,6 +56,12 @@ def expired(delivery: Delivery) -> Result:
     """Return the end of a delivery that comes too late to be started."""
     at = delivery.nominal_at
     return Result(delivery, SkipRecord(at, at, 1, SkipReason.EXPIRED))
+
+
+def late(delivery: Delivery) -> Result:
+    """Return the end of a delivery whose upstream jobs were not done in time."""
+    at = delivery.nominal_at
+    return Result(delivery, SkipRecord(at, at, 1, SkipReason.UPSTREAM_LATE))
 
 
 def accepted(

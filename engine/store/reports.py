@@ -46,6 +46,7 @@ async def report_end(
     rng: Random,
     error: str | None = None,
     is_final: bool = False,
+    gave: bytes = b"",
 ) -> Answer:
     """Record how an attempt ended that its target has promised to report on. Sending the same
     again is safe."""
@@ -61,7 +62,9 @@ async def report_end(
         error=error,
     )
     record = codec.dump_record(result.record)
-    answer = await _run(store, promise, now, result.outcome, result.detail, result.since, record)
+    answer = await _run(
+        store, promise, now, result.outcome, result.detail, result.since, record, gave
+    )
     if answer is Answer.STALE and not succeeded and await recorded_failure(store, delivery):
         return Answer.ALREADY
     return answer
@@ -130,6 +133,7 @@ async def _run(
     detail: str,
     since: str,
     record: bytes,
+    gave: bytes = b"",
 ) -> Answer:
     job_id, nominal_at = split_execution_id(promise.execution_id)
     shard = store.layout.shard_of(job_id)
@@ -141,6 +145,7 @@ async def _run(
             shard.buckets,
             shard.dead,
             shard.gates,
+            shard.outbox,
             shard.ledger,
         ],
         [
@@ -152,11 +157,13 @@ async def _run(
             detail,
             since,
             record,
+            gave,
             shard.job_prefix,
             shard.due_prefix,
             shard.ready_prefix,
             shard.runs_prefix,
             shard.letter_prefix,
+            shard.inputs_prefix,
             store.config.history_limit,
             store.config.ledger_limit,
         ],

@@ -27,6 +27,8 @@ class Attempted:
     exit_status: int | None = None
     output: str | None = None
     """The last of what a command printed."""
+    gave: bytes = b""
+    """What a success gives the jobs that depend on this one, as JSON (`codec.dump_result`)."""
 
 
 class Runner(Protocol):

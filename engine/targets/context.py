@@ -139,6 +139,13 @@ class _Facts:
         """The job's payload, read from JSON."""
         return codec.load_json(self._delivery.payload)
 
+    @cached_property
+    def upstream(self) -> dict[str, Any]:
+        """What the jobs gave that this one depends on, by job; those that gave nothing are left
+        out."""
+        upstream: dict[str, Any] = codec.load_json(self._delivery.upstream or b"{}")
+        return upstream
+
 
 class Context(_Facts):
     """For handlers that are coroutines."""

@@ -11,7 +11,8 @@ from typing import Any
 from engine import codec
 from engine.clock import Clock
 from engine.codec import MAX_ERROR_CHARS
-from engine.execution import Delivery
+from engine.errors import BadInput
+from engine.execution import Delivery, ErrorKind
 from engine.holding import Holding
 from engine.model import WorkerTarget
 from engine.store import Store
@@ -20,6 +21,8 @@ from engine.targets.context import Context, Fail, ThreadContext, Told, TryAgain
 from engine.targets.threads import Threads
 
 Handler = Callable[[Any], Any]
+Gave = tuple[Any]
+"""What a handler returned: for the jobs that depend on its own."""
 FOREVER_MS = 1 << 53
 
 
@@ -76,7 +79,7 @@ class HandlerRunner:
         told = Told(self._store, held, now + allowed_ms if is_limited else None)
         call = self._call_async if _is_coroutine(handler) else self._call_in_thread
         try:
-            is_over = await call(handler, told, allowed_ms / 1000 if is_limited else None)
+            gave = await call(handler, told, allowed_ms / 1000 if is_limited else None)
         except asyncio.CancelledError:
             task = asyncio.current_task()
             if task is not None and task.cancelling():
@@ -85,29 +88,32 @@ class HandlerRunner:
             return Attempted(False, error="CancelledError")  # of something that it waited for
         except (Exception, SystemExit) as error:
             return _failure(error)
-        if is_over:
-            return Attempted(True)
-        return failed(late, f"still running after {allowed_ms} ms")
+        if gave is None:
+            return failed(late, f"still running after {allowed_ms} ms")
+        try:
+            return Attempted(True, gave=codec.dump_result(*gave))
+        except BadInput as error:
+            return failed(ErrorKind.RESULT, error.message, is_final=True)
 
-    async def _call_async(self, handler: Handler, told: Told, seconds: float | None) -> bool:
-        """Return whether the handler came to its end in time."""
+    async def _call_async(self, handler: Handler, told: Told, seconds: float | None) -> Gave | None:
+        """Return what the handler returned, None if it did not come to its end in time."""
         context = Context(told)
         if seconds is None:
-            await handler(context)  # what it returns is for dependent jobs to come
-            return True
+            return (await handler(context),)
         limit = asyncio.timeout(seconds)
         try:
             async with limit:
-                await handler(context)
+                return (await handler(context),)
         except TimeoutError:
             if not limit.expired():
                 raise
             told.is_late = True
-            return False
-        return True
+            return None
 
-    async def _call_in_thread(self, handler: Handler, told: Told, seconds: float | None) -> bool:
-        """Return whether the handler came to its end in time."""
+    async def _call_in_thread(
+        self, handler: Handler, told: Told, seconds: float | None
+    ) -> Gave | None:
+        """Return what the handler returned, None if it did not come to its end in time."""
         context = ThreadContext(told, self._threads.call)
         future = self._threads.call(lambda: handler(context))
         try:
@@ -117,10 +123,7 @@ class HandlerRunner:
                 told.is_late = True
                 self._lingering.add(future)
                 future.add_done_callback(self._forget)
-        if future.done():
-            future.result()
-            return True
-        return False
+        return (future.result(),) if future.done() else None
 
     def _forget(self, future: asyncio.Future[Any]) -> None:
         self._lingering.discard(future)

@@ -19,6 +19,7 @@ import os
 import re
 import ssl
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from datetime import UTC, datetime
 from email.utils import parsedate_to_datetime
 from functools import lru_cache, partial
@@ -31,8 +32,9 @@ from yarl import URL  # aiohttp's own: what is compared here is what is called t
 
 from engine import codec
 from engine.clock import Clock, ServerClock
+from engine.errors import BadInput
 from engine.execution import Delivery, ErrorKind
-from engine.model import HttpTarget
+from engine.model import MAX_RESULT_BYTES, HttpTarget
 from engine.targets import Attempted, failed, time_allowed
 
 RETRIED = frozenset({408, 425, 429})
@@ -48,6 +50,8 @@ SPARED_S = 0.1
 """A success's body that is no longer, and is there in this time, is read, so that the connection
 can be used again; of any other the connection is closed."""
 MAX_HEADER_BYTES = 16_384
+RESULT_HEADER = "Waterclock-Result"
+"""With the value `body`, in a success's head: the body is what the execution gives."""
 MOST_QUEUED = 100
 """Answers to one request that wait to be looked at."""
 KEEP_ALIVE_S = 1.5
@@ -154,7 +158,7 @@ class HttpRunner:
         while True:
             answer = await self._session.post(
                 url,
-                data=delivery.payload,
+                data=_body(delivery),
                 headers={**theirs, **ours},
                 allow_redirects=False,
                 timeout=_NO_TIMEOUT,
@@ -191,6 +195,8 @@ class HttpRunner:
         """Return what an answer comes to. Its status decides, however its body goes on."""
         status = answer.status
         if 200 <= status < 300:
+            if answer.headers.get(RESULT_HEADER, "").strip().lower() == "body":
+                return await _take_result(answer, until)
             if not answer.content.is_eof():
                 await _read(answer, SPARED_BYTES, SPARED_S, until)
             return Attempted(True, status, accepted=is_async and status == 202)
@@ -224,6 +230,27 @@ async def _read(answer: aiohttp.ClientResponse, most: int, within_s: float, unti
     except (TimeoutError, aiohttp.ClientError, OSError):
         pass  # too slow, or broken off; the status has come
     return bytes(body[:most])
+
+
+def _body(delivery: Delivery) -> bytes:
+    """Return what is sent: the payload, or for a job without one what upstream jobs gave."""
+    if delivery.upstream and delivery.payload == b"null":
+        return b'{"upstream":' + delivery.upstream + b"}"
+    return delivery.payload
+
+
+async def _take_result(answer: aiohttp.ClientResponse, until: float) -> Attempted:
+    """Return a success whose body is what it gives. It counts only when all of it is there."""
+    left_s = until - asyncio.get_running_loop().time()
+    body = await _read(answer, MAX_RESULT_BYTES + 1, left_s, until)
+    if not answer.content.at_eof() and len(body) <= MAX_RESULT_BYTES:
+        return failed(ErrorKind.CONNECTION, "broken off before the result was there")
+    with suppress(BadInput, ValueError):
+        if len(body) <= MAX_RESULT_BYTES:
+            gave = codec.dump_result(codec.load_json(body))
+            return Attempted(True, answer.status, gave=gave)
+    why = f"the body is no JSON of {MAX_RESULT_BYTES} bytes at the most"
+    return failed(ErrorKind.RESULT, why, status_code=answer.status, is_final=True)
 
 
 def _place(answer: aiohttp.ClientResponse) -> URL:

@@ -162,6 +162,8 @@ def _command(delivery: Delivery, target: ShellTarget) -> Command:
     has_payload = delivery.payload != b"null"
     if has_payload and len(delivery.payload) < MAX_PAYLOAD_VARIABLE_BYTES:
         env["WATERCLOCK_PAYLOAD"] = delivery.payload.decode()
+    if 0 < len(delivery.upstream) < MAX_PAYLOAD_VARIABLE_BYTES:
+        env["WATERCLOCK_UPSTREAM"] = delivery.upstream.decode()
     stdin = delivery.payload if has_payload else b""
     return Command(
         argv=[part.encode() for part in (env["SHELL"] or SHELL, "-c", target.command)],

@@ -34,7 +34,8 @@ public class Consumer {
     record Delivery(String tag, String stream, String entry, long deliveries, Map<String, String> fields, long startedAt) {
         String executionId() { return fields.get("execution_id"); }
         long nominalAt() { return Long.parseLong(executionId().split("@")[1]); }
-        boolean hasLapsed() { return fields.containsKey("lapsed"); }
+        boolean hasLapsed() { return "1".equals(fields.get("lapsed")); }
+        boolean isLate() { return "gated".equals(fields.get("lapsed")); }
         boolean hasExpired() {
             String at = fields.get("expires_at");
             return deliveries == 1 && !at.isEmpty() && startedAt >= Long.parseLong(at);
@@ -93,12 +94,12 @@ public class Consumer {
 
     List<String> keys(String tag, String stream) {
         return List.of(key(tag, "ready:" + stream), key(tag, "jobs"), key(tag, "buckets"), key(tag, "dead"),
-            key(tag, "gates"), key(tag, "ledger"));
+            key(tag, "gates"), key(tag, "outbox"), key(tag, "ledger"));
     }
 
     Object[] args(String tag, Object[] first, Object... last) {
         List<Object> all = new ArrayList<>(Arrays.asList(first));
-        for (String kind : List.of("job:", "due:", "runs:", "letter:")) all.add(key(tag, kind));
+        for (String kind : List.of("job:", "due:", "runs:", "letter:", "inputs:")) all.add(key(tag, kind));
         all.addAll(List.of(HISTORY, LEDGER));
         all.addAll(Arrays.asList(last));
         return all.toArray();
@@ -184,7 +185,7 @@ public class Consumer {
 
     String skip(Delivery d) throws IOException {
         long at = d.nominalAt();
-        return end(d, "skipped", "", "", "[" + at + ",\"skipped\"," + at + ",1,1,\"expired\"]");
+        return end(d, "skipped", "", "", "[" + at + ",\"skipped\"," + at + ",1,1,\"" + (d.isLate() ? "upstream_late" : "expired") + "\"]");
     }
 
     /** End a failed attempt: another one follows, as the job's retry policy says, or none. */
@@ -208,7 +209,7 @@ public class Consumer {
     String end(Delivery d, String outcome, String detail, String since, String record) throws IOException {
         Object[] first = {name, now(), d.stream};
         Object reply = run("complete_executions", keys(d.tag, d.stream), args(d.tag, first, d.entry, d.deliveries,
-            d.executionId(), d.fields.get("attempt"), outcome, detail, since, record));
+            d.executionId(), d.fields.get("attempt"), outcome, detail, since, record, ""));
         return (String) ((List<?>) reply).get(0);
     }
 
@@ -289,7 +290,7 @@ public class Consumer {
 
     String run(Delivery d, Handler handler) throws IOException {
         if (d.hasLapsed()) return fail(d, "timeout: the target fell silent");
-        if (d.hasExpired()) return skip(d);
+        if (d.isLate() || d.hasExpired()) return skip(d);
         try {
             handler.run(d);
         } catch (Exception error) {

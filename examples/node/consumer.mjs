@@ -15,7 +15,8 @@ const LEASE_MS = 10_000, MAX_DELIVERIES = 5, HISTORY = 50, LEDGER = 2_000
 // A delivery is {tag, stream, entry, deliveries, fields, startedAt}. Entry, consumer and `deliveries`
 // together prove that it is ours.
 const nominalOf = (delivery) => Number(delivery.fields.execution_id.split('@')[1])
-const hasLapsed = (delivery) => 'lapsed' in delivery.fields
+const hasLapsed = (delivery) => delivery.fields.lapsed === '1'
+const isLate = (delivery) => delivery.fields.lapsed === 'gated'
 const hasExpired = ({ fields, deliveries, startedAt }) =>
   deliveries === 1 && fields.expires_at !== '' && startedAt >= Number(fields.expires_at)
 
@@ -66,12 +67,12 @@ export class Consumer {
   }
 
   keys(tag, stream) {
-    const names = [`ready:${stream}`, 'jobs', 'buckets', 'dead', 'gates', 'ledger']
+    const names = [`ready:${stream}`, 'jobs', 'buckets', 'dead', 'gates', 'outbox', 'ledger']
     return names.map((name) => `wc:{${tag}}:${name}`)
   }
 
   common(tag) {
-    return [...['job', 'due', 'runs', 'letter'].map((name) => `wc:{${tag}}:${name}:`), HISTORY, LEDGER]
+    return [...['job', 'due', 'runs', 'letter', 'inputs'].map((name) => `wc:{${tag}}:${name}:`), HISTORY, LEDGER]
   }
 
   async now() {
@@ -158,13 +159,14 @@ export class Consumer {
     return held === 1
   }
 
-  succeed(delivery) {
-    return this.end(delivery, 'succeeded')
+  // End an attempt well; `result` is JSON text for the jobs that depend on this one.
+  succeed(delivery, result = '') {
+    return this.end(delivery, 'succeeded', '', '', '', result)
   }
 
   // End a delivery that comes too late to be started.
   skip(delivery) {
-    return this.end(delivery, 'skipped')
+    return this.end(delivery, 'skipped', '', '', isLate(delivery) ? 'upstream_late' : 'expired')
   }
 
   // End a failed attempt: another one follows, as the job's retry policy says, or none.
@@ -178,16 +180,16 @@ export class Consumer {
   }
 
   // Return 'done', 'already' or 'stale'. Sending the same again is safe.
-  async end(delivery, outcome, detail = '', since = '', error = '') {
+  async end(delivery, outcome, detail = '', since = '', error = '', result = '') {
     const { tag, stream, entry, deliveries, fields, startedAt } = delivery
     const now = await this.now(), at = nominalOf(delivery)
     const record = outcome === 'skipped'
-      ? [at, 'skipped', at, 1, 1, 'expired']
+      ? [at, 'skipped', at, 1, 1, error]
       : [at, outcome, Number(fields.attempt), deliveries, this.name, startedAt - at, now - startedAt,
           ...(error ? [null, error.slice(0, 2048)] : [])]
     const [word] = await this.run('complete_executions', this.keys(tag, stream), [
       this.name, now, stream, ...this.common(tag),
-      entry, deliveries, fields.execution_id, fields.attempt, outcome, detail, since, JSON.stringify(record)])
+      entry, deliveries, fields.execution_id, fields.attempt, outcome, detail, since, JSON.stringify(record), result])
     return word
   }
 
@@ -248,7 +250,7 @@ export async function work(consumer, handle, stop) {
   }, LEASE_MS / 3)
   const run = async (delivery) => {
     if (hasLapsed(delivery)) return consumer.fail(delivery, 'timeout: the target fell silent')
-    if (hasExpired(delivery)) return consumer.skip(delivery)
+    if (isLate(delivery) || hasExpired(delivery)) return consumer.skip(delivery)
     try {
       await handle(delivery)
     } catch (error) {

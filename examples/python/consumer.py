@@ -58,7 +58,11 @@ class Delivery:
 
     @property
     def has_lapsed(self) -> bool:
-        return "lapsed" in self.fields
+        return self.fields.get("lapsed") == "1"
+
+    @property
+    def is_late(self) -> bool:
+        return self.fields.get("lapsed") == "gated"
 
 
 class Consumer:
@@ -85,11 +89,11 @@ class Consumer:
             return self.client.evalsha(sha, len(keys), *keys, *args)
 
     def _keys(self, tag: str, stream: str) -> list[str]:
-        names = (f"ready:{stream}", "jobs", "buckets", "dead", "gates", "ledger")
+        names = (f"ready:{stream}", "jobs", "buckets", "dead", "gates", "outbox", "ledger")
         return [f"wc:{{{tag}}}:{name}" for name in names]
 
     def _common(self, tag: str) -> list[Any]:
-        prefixes = [f"wc:{{{tag}}}:{name}:" for name in ("job", "due", "runs", "letter")]
+        prefixes = [f"wc:{{{tag}}}:{name}:" for name in ("job", "due", "runs", "letter", "inputs")]
         return [*prefixes, HISTORY, LEDGER]
 
     def now(self) -> int:
@@ -166,12 +170,14 @@ class Consumer:
         )
         return bool(held)
 
-    def succeed(self, delivery: Delivery) -> str:
-        return self._end(delivery, "succeeded")
+    def succeed(self, delivery: Delivery, result: str = "") -> str:
+        """End an attempt well; `result` is JSON for the jobs that depend on this one."""
+        return self._end(delivery, "succeeded", result=result)
 
     def skip(self, delivery: Delivery) -> str:
         """End a delivery that comes too late to be started."""
-        return self._end(delivery, "skipped")
+        reason = "upstream_late" if delivery.is_late else "expired"
+        return self._end(delivery, "skipped", error=reason)
 
     def fail(self, delivery: Delivery, error: str, *, final: bool = False) -> str:
         """End a failed attempt: another one follows, as the job's retry policy says, or none."""
@@ -186,13 +192,19 @@ class Consumer:
         return self._end(delivery, "failed", str(now + wait_ms), since, error)
 
     def _end(
-        self, delivery: Delivery, outcome: str, detail: str = "", since: str = "", error: str = ""
+        self,
+        delivery: Delivery,
+        outcome: str,
+        detail: str = "",
+        since: str = "",
+        error: str = "",
+        result: str = "",
     ) -> str:
         """Return `done`, `already` or `stale`. Sending the same again is safe."""
         now, at = self.now(), delivery.nominal_at
         fields = delivery.fields
         if outcome == "skipped":
-            record: list[Any] = [at, "skipped", at, 1, 1, "expired"]
+            record: list[Any] = [at, "skipped", at, 1, 1, error]
         else:
             record = [at, outcome, int(fields["attempt"]), delivery.deliveries, self.name]
             record += [delivery.started_at - at, now - delivery.started_at]
@@ -203,7 +215,7 @@ class Consumer:
             [
                 *(self.name, now, delivery.stream, *self._common(delivery.tag)),
                 *(delivery.entry, delivery.deliveries, delivery.execution_id, fields["attempt"]),
-                *(outcome, detail, since, json.dumps(record, separators=(",", ":"))),
+                *(outcome, detail, since, json.dumps(record, separators=(",", ":")), result),
             ],
         )
         return str(word)
@@ -286,7 +298,7 @@ class Work:
     def _run(self, delivery: Delivery) -> str:
         if delivery.has_lapsed:
             return self.consumer.fail(delivery, "timeout: the target fell silent")
-        if delivery.has_expired:
+        if delivery.is_late or delivery.has_expired:
             return self.consumer.skip(delivery)
         try:
             self.handle(delivery)

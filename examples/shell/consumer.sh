@@ -46,10 +46,10 @@ take() {
         for tag in $tags; do
             prefix="wc:{$tag}:" ready="wc:{$tag}:ready:$stream"
             redis xgroup create "$ready" workers 0 mkstream >/dev/null 2>&1 || true
-            keys="$ready ${prefix}jobs ${prefix}buckets ${prefix}dead ${prefix}gates ${prefix}ledger"
-            common="${prefix}job: ${prefix}due: ${prefix}runs: ${prefix}letter: $history $ledger"
+            keys="$ready ${prefix}jobs ${prefix}buckets ${prefix}dead ${prefix}gates ${prefix}outbox ${prefix}ledger"
+            common="${prefix}job: ${prefix}due: ${prefix}runs: ${prefix}letter: ${prefix}inputs: $history $ledger"
             # Cursor, poisoned, then entry, deliveries and fields; a new entry comes behind the name of its stream.
-            run reclaim_executions 6 $keys "$name" "$(now)" "$stream" $lease_ms $max_deliveries - 100 1 $common >"$work/taken"
+            run reclaim_executions 7 $keys "$name" "$(now)" "$stream" $lease_ms $max_deliveries - 100 1 $common >"$work/taken"
             if [ "$(sed -n '3,$p' "$work/taken")" ]; then
                 entry=$(sed -n 3p "$work/taken") deliveries=$(sed -n 4p "$work/taken") from=4
             else
@@ -68,8 +68,8 @@ take() {
 
 # end OUTCOME DETAIL SINCE RECORD
 end() {
-    run complete_executions 6 $keys "$name" "$(now)" "$stream" $common \
-        "$entry" "$deliveries" "$execution_id" "$attempt" "$1" "$2" "$3" "$4"
+    run complete_executions 7 $keys "$name" "$(now)" "$stream" $common \
+        "$entry" "$deliveries" "$execution_id" "$attempt" "$1" "$2" "$3" "$4" ''
 }
 
 # record OUTCOME [, the rest]
@@ -109,7 +109,9 @@ while [ -z "$stopped" ]; do
         sleep 0.5
         continue
     fi
-    if [ -n "$lapsed" ]; then
+    if [ "$lapsed" = gated ]; then
+        word=$(end skipped '' '' "[$at,\"skipped\",$at,1,1,\"upstream_late\"]")
+    elif [ -n "$lapsed" ]; then
         word=$(fail 'timeout: the target fell silent')
     elif [ "$deliveries" = 1 ] && [ -n "$expires_at" ] && [ "$started_at" -ge "$expires_at" ]; then
         word=$(end skipped '' '' "[$at,\"skipped\",$at,1,1,\"expired\"]")

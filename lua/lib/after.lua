@@ -35,7 +35,9 @@ local function follow_up(key, runs, jobs, buckets, due_prefix, id, outcome, now,
     redis.call('HSET', key, 'failures', failures, 'last', outcome)
     if pause_after and failures >= tonumber(pause_after) and state == 'active' then
       local note = '{"by":"waterclock","at":' .. now .. ',"note":"' .. failures .. ' executions failed in a row"}'
-      forget_due(buckets, due_prefix, next_run_at, queue, plan .. '|' .. id)
+      if next_run_at ~= '' then
+        forget_due(buckets, due_prefix, next_run_at, queue, plan .. '|' .. id)
+      end
       redis.call('HDEL', key, 'resume_note')
       redis.call('HSET', key, 'state', 'paused', 'pause_note', note)
       events[#events + 1] = '["paused","' .. id .. '",' .. note .. ']'

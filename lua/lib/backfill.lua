@@ -8,8 +8,8 @@ local function is_taken(job, nominal_at, next_run_at, queued)
     or next_run_at ~= '' and tonumber(nominal_at) >= tonumber(next_run_at)
 end
 
--- Put an attempt at a time into the ready stream, and mark it; the letter of an earlier one is done with, and for the retry
--- policy it begins anew. `work` is target, payload and retry of the job.
+-- Put an attempt at a time into the ready stream, and mark it; the letter of an earlier one is done with. For the retry policy
+-- one that ended before begins anew. `work` is target, payload and retry of the job.
 local function start_time(job, ready, dead, letter, execution_id, attempt, now, work, lanes)
   local _, nominal_at = split_execution_id(execution_id)
   local since = attempt ~= '1' and '.' .. attempt - 1 or ''

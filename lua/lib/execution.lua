@@ -1,6 +1,7 @@
 -- Live executions. A job's hash has a field for each, `x:<nominal>`:
 --   ready:<attempt>:<entry id>     in a ready stream, waiting or with a consumer
 --   due:<attempt>:<due at>         in the due index: a retry, or waiting for room
+--   gated:<attempt>:<until>        waits until then for upstream jobs; in the due index for when that is too late
 --   async:<attempt>:<lapse at>     its target goes on by itself; in the due index for when its silence counts as failure
 -- Behind that may stand `:<since>`, when the first attempt began and, after a dot, how many attempts the retry policy is not
 -- to count; and `;<lanes>`, the gates that it came through (lib/gates). `live` counts the executions, without those that a
@@ -48,15 +49,20 @@ local function expiry(nominal_at, attempt, expires_after_ms)
 end
 
 -- Put an attempt into a ready stream; return what its field then holds. An entry carries all that a consumer needs. `lapsed`
--- says that this attempt's target has fallen silent: a worker is to end it, not to start it.
-local function offer(ready, execution_id, attempt, due_at, expires_at, target, payload, retry, since, lanes, lapsed)
+-- says that this attempt has waited in vain, for its target (async) or for upstream jobs (gated): a worker is to end it, not
+-- to start it. `upstream` is what upstream jobs gave.
+local function offer(ready, execution_id, attempt, due_at, expires_at, target, payload, retry, since, lanes, lapsed, upstream)
   local extra = {}
   if since and since ~= '' then
     extra = { 'since', since }
   end
   if lapsed then
     extra[#extra + 1] = 'lapsed'
-    extra[#extra + 1] = 1
+    extra[#extra + 1] = lapsed
+  end
+  if upstream and upstream ~= '' then
+    extra[#extra + 1] = 'upstream'
+    extra[#extra + 1] = upstream
   end
   local entry = redis.call('XADD', ready, '*', 'execution_id', execution_id, 'attempt', attempt, 'due_at', due_at,
     'expires_at', expires_at, 'target', target, 'payload', payload, 'retry', retry, unpack(extra))

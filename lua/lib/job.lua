@@ -2,8 +2,14 @@
 -- come last and stay out of the hash where they are ''.
 
 local DEFINED = { 'queue', 'overlap', 'target', 'payload', 'retry', 'definition', 'rules', 'runs_left', 'expires_after_ms',
-  'pause_after_failures', 'delete_after_completion', 'concurrency', 'group' }
+  'pause_after_failures', 'delete_after_completion', 'concurrency', 'group', 'upstreams', 'join', 'match', 'gate_ms' }
 local REQUIRED = 6
+local UPSTREAMS = 14
+
+-- The state of a job with this next time, unless it is paused: one that waits for upstream jobs needs no time to be active.
+local function state_of(next_run_at, first)
+  return next_run_at == '' and ARGV[first + UPSTREAMS - 1] == '' and 'completed' or 'active'
+end
 
 -- Write the values that stand in ARGV from `first` on.
 local function write_definition(key, first)

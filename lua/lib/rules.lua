@@ -5,18 +5,22 @@
 --   delete_after_completion  the job goes when it is completed and nothing of it is live
 --   queued                   nominal times that wait for an older execution to end, oldest first, a blank between two
 --   last                     how the newest execution ended, for overlap `after_success`
+--   gate_ms                  each time waits so long for the upstream jobs' executions of that time
 --   concurrency              how many may be live before the overlap policy decides, if not one
 --@include lib/due
 --@include lib/delivery
 --@include lib/gates
+--@include lib/outbox
 --@include lib/records
 
 local MOST_QUEUED = 100
 
 local function read_rules(key)
-  local known = redis.call('HMGET', key, 'runs_left', 'expires_after_ms', 'queued', 'last', 'concurrency')
+  local known = redis.call('HMGET', key, 'runs_left', 'expires_after_ms', 'queued', 'last', 'concurrency',
+    'gate_ms', 'upstreams', 'join', 'version')
   return { runs_left = tonumber(known[1]), expires_after_ms = known[2], queued = known[3], last = known[4],
-    concurrency = tonumber(known[5]) }
+    concurrency = tonumber(known[5]), gate_ms = known[6], upstreams = known[7], join = known[8],
+    version = known[9] }
 end
 
 -- What a due job does about its older executions: 'fired' (beside them), 'overlap' (not at all), 'queued' (after them) or
@@ -79,11 +83,15 @@ local function withdraw(at, id, queue, execution)
   end
 end
 
--- End live executions of a job in favour of a newer one, and add their records.
-local function replace_live(at, live, id, queue, records)
+-- End live executions of a job in favour of a newer one, and add their records. `at` has inputs_prefix and outbox too.
+local function replace_live(at, live, id, queue, records, has_dependents)
   for _, execution in ipairs(live) do
     withdraw(at, id, queue, execution)
     redis.call('HDEL', at.job_prefix .. id, 'x:' .. execution[1])
+    redis.call('HDEL', at.inputs_prefix .. id, execution[1])
+    if has_dependents then
+      tell_skipped(at.outbox, id, execution[1])
+    end
     records[#records + 1] = skip_record(execution[1], 'replaced')
   end
 end

@@ -1,12 +1,14 @@
 -- Settle an attempt: its record, then retry, promise, dead letter or end, and what follows for the job. `at` names the keys
--- and limits of the shard: jobs buckets dead now job_prefix due_prefix runs_prefix letter_prefix history_limit, and `gates`
--- as read_gates gave them. `attempt` is a table:
+-- and limits of the shard: jobs buckets dead outbox now job_prefix due_prefix runs_prefix letter_prefix inputs_prefix history_limit, and
+-- `gates` as read_gates gave them. `attempt` is a table:
 --   id nominal_at execution_id number outcome detail since record   as complete_executions gets them
 --   lanes    of its field `x:…`
 --   rules    whether the job has any
+--   dependents   whether other jobs wait for it; result: what it gives them, as JSON, or ''
 --   stream, fields   where it came from and what its entry held, for a dead letter
 --@include lib/after
 --@include lib/letters
+--@include lib/outbox
 --@include lib/records
 --@include lib/gates
 --@include lib/delivery
@@ -32,7 +34,7 @@ local function touch_settle(at, attempt)
   elseif outcome == 'dead' then
     redis.call('EXISTS', at.letter_prefix .. attempt.execution_id)
   end
-  redis.call('EXISTS', at.runs_prefix .. attempt.id)
+  redis.call('EXISTS', at.runs_prefix .. attempt.id, at.inputs_prefix .. attempt.id)
 end
 
 local function settle(at, attempt, events)
@@ -50,7 +52,15 @@ local function settle(at, attempt, events)
     add_due(at.buckets, at.due_prefix, bucket_of(detail), { detail, attempt.execution_id })
     return
   end
+  local _, _, _, since = read_place(attempt.dependents and redis.call('HGET', key, 'x:' .. nominal_at) or nil)
   local is_seen = end_execution(key, nominal_at, outcome)
+  if outcome ~= 'dead' then
+    redis.call('HDEL', at.inputs_prefix .. id, nominal_at)
+  end
+  if attempt.dependents then
+    local cause = outcome ~= 'succeeded' and attempt.execution_id or ''
+    tell_dependents(at.outbox, id, nominal_at, outcome, cause, attempt.result or '', is_again(since))
+  end
   if outcome == 'dead' then
     bury(at.dead, at.letter_prefix .. attempt.execution_id, runs, at.history_limit, at.now, attempt.execution_id, nominal_at,
       attempt.number, detail, attempt.stream, attempt.fields, redis.call('HGET', key, 'definition'))

@@ -11,7 +11,7 @@ from typing import Any
 import calling
 import httpx
 import pytest
-from calling import AT_ONCE, MINUTE, NOW, NOW_TEXT, Read, create, refused
+from calling import AT_ONCE, MINUTE, NOW, NOW_TEXT, Read, create, pointers, refused
 from seeding import fire
 
 from api.server import serve
@@ -19,6 +19,7 @@ from engine import codec
 from engine.clock import ManualClock
 from engine.codec import Promise
 from engine.execution import Delivery
+from engine.model import MAX_RESULT_BYTES
 from engine.store import Store
 from engine.store.executions import Answer, complete_executions, ensure_groups, read_ready
 from engine.store.outcomes import accepted
@@ -307,3 +308,18 @@ async def test_the_failure_of_one_attempt_is_none_of_the_next(
     answer = await report(replace(PROMISE, attempt=2), status="failed")
     refused(answer, 409, "stale_delivery")
     assert await keyspace() == before
+
+
+@pytest.mark.usefixtures("promised")
+async def test_a_target_that_reports_success_gives_a_result(
+    client: httpx.AsyncClient, store: Store, report: Report
+) -> None:
+    await create(client, {"target": {"type": "worker"}, "job_id": "b", "depends_on": ["mail"]})
+    large = await report(status="succeeded", result="x" * MAX_RESULT_BYTES)
+    assert pointers(refused(large, 400, "bad_input")) == ["/result"]
+    for status in ("failed", "running"):
+        early = await report(status=status, result=1)
+        assert pointers(refused(early, 400, "bad_input")) == ["/result"]
+    assert (await report(status="succeeded", result={"n": 1})).status_code == 200
+    [(_, fields)] = await store.client.xrange(store.layout.shard_of("mail").outbox)
+    assert (fields[b"outcome"], fields[b"result"]) == (b"succeeded", b'{"n":1}')

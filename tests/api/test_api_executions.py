@@ -39,6 +39,7 @@ async def test_a_claim_hands_over_all_that_a_worker_needs(client: httpx.AsyncCli
         "deliveries": 1,
         "target": {"type": "worker"},
         "payload": {"to": "me"},
+        "upstream": {},
         "lease_ms": 10_000,
     }
 

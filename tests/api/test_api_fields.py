@@ -214,16 +214,6 @@ async def test_all_that_is_wrong_is_said_at_once(client: httpx.AsyncClient) -> N
     ]
 
 
-@pytest.mark.parametrize("depends_on", [["other"], {"job": "other"}, "other", False])
-async def test_dependencies_are_understood_and_not_built(
-    client: httpx.AsyncClient, keyspace: Read, depends_on: Any
-) -> None:
-    before = await keyspace()
-    answer = await client.post("/v1/jobs", json={**CRON, "depends_on": depends_on})
-    assert pointers(refused(answer, 501, "not_supported")) == ["/depends_on"]
-    assert await keyspace() == before
-
-
 @pytest.mark.parametrize(
     "given",
     [

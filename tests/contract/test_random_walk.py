@@ -19,20 +19,13 @@ from engine.names import Priority, streams_of
 from engine.registration import Registration
 from engine.store import Store
 from engine.store.cancelling import cancel_executions
+from engine.store.changes import pause_job, replace_job, resume_job
 from engine.store.executions import (
     complete_executions,
     hand_back_executions,
     reclaim_executions,
 )
-from engine.store.jobs import (
-    create_jobs,
-    delete_job,
-    get_job,
-    pause_job,
-    replace_job,
-    resume_job,
-    run_job,
-)
+from engine.store.jobs import create_jobs, delete_job, get_job, run_job
 from engine.store.letters import discard_letters, redrive_letters
 from engine.store.reports import report_end, report_running
 

@@ -13,8 +13,9 @@ from engine.errors import NotFound, WrongState
 from engine.keys import Shard
 from engine.model import ALLOWED_IN, JobState, Operation
 from engine.store import Store
+from engine.store.changes import pause_job, resume_job
 from engine.store.due import fire_due
-from engine.store.jobs import delete_job, pause_job, resume_job, run_job
+from engine.store.jobs import delete_job, run_job
 
 Act = Callable[[Store, Shard], Awaitable[object]]
 

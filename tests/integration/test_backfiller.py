@@ -35,8 +35,9 @@ from engine.scheduler import Scheduler
 from engine.shards import ShardKeeper
 from engine.store import Store
 from engine.store.backfills import cancel_backfill, create_backfill
+from engine.store.changes import replace_job
 from engine.store.executions import reclaim_executions
-from engine.store.jobs import create_jobs, delete_job, get_job, replace_job
+from engine.store.jobs import create_jobs, delete_job, get_job
 from engine.worker import Worker
 
 

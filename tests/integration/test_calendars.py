@@ -29,15 +29,8 @@ from engine.store.calendars import (
     put_calendar,
     replan_jobs,
 )
-from engine.store.jobs import (
-    create_jobs,
-    delete_job,
-    get_job,
-    pause_job,
-    preview_resume,
-    resume_job,
-    run_job,
-)
+from engine.store.changes import pause_job, preview_resume, resume_job
+from engine.store.jobs import create_jobs, delete_job, get_job, run_job
 from engine.store.snapshot import read_calendars
 
 HOUR, DAY = 60 * MINUTE, 1440 * MINUTE

@@ -26,9 +26,10 @@ from engine.scripts import Call, Scripts
 from engine.shards import ShardKeeper
 from engine.store import Store
 from engine.store.cancelling import cancel_executions
+from engine.store.changes import replace_job
 from engine.store.executions import Answer, complete_executions, read_ready
 from engine.store.gates import Survey, grant_permits, survey_gates
-from engine.store.jobs import create_jobs, get_job, replace_job
+from engine.store.jobs import create_jobs, get_job
 from engine.store.leases import forget_scheduler
 from engine.store.limits import (
     Limit,

@@ -12,7 +12,8 @@ from datetime import UTC, datetime
 from typing import Any
 
 import pytest
-from fleet import age, eventually, history, outcomes, settle
+from fleet import age, eventually, history, keep, outcomes, settle
+from linking import dependent, depends
 from seeding import AT_ONCE, NOW, QUEUE, registration
 
 from engine import Context, Fail, ThreadContext, TryAgain
@@ -23,9 +24,11 @@ from engine.config import Config
 from engine.errors import BadInput, StaleDelivery
 from engine.execution import Delivery, Outcome, Record
 from engine.holding import Holding
-from engine.model import HttpTarget, Target, WorkerTarget
+from engine.model import MAX_RESULT_BYTES, HttpTarget, Target, WorkerTarget
+from engine.relay import Relay
 from engine.store import Store
 from engine.store.cancelling import cancel_executions
+from engine.store.dependencies import link_job
 from engine.store.effects import MOST_RESULT_BYTES
 from engine.store.executions import ensure_groups, reclaim_executions
 from engine.store.jobs import create_jobs, get_job
@@ -164,6 +167,54 @@ async def test_without_a_timeout_there_is_no_deadline_and_a_retry_policy_may_set
     await offer(store, job_id="bound", retry=Retry(deadline_ms=9_000))
     await crew(store, go=go).work()
     assert seen == {"free": None, "bound": NOW + 700 + 9_000}
+
+
+async def test_what_a_handler_returns_goes_to_the_jobs_that_depend_on_its_own(
+    store: Store,
+) -> None:
+    seen: dict[str, Any] = {}
+
+    async def go(ctx: Context) -> dict[str, int]:
+        return {"rows": 3}
+
+    def also(ctx: ThreadContext) -> str:
+        return "b"
+
+    async def last(ctx: Context) -> None:
+        seen.update(ctx.upstream)
+
+    clock = ManualClock(NOW + 800)
+    await offer(store, "go", job_id="a")
+    await offer(store, "also", job_id="b")
+    made = dependent("last", depends("a b"))
+    await link_job(store, "last", depends("a b"))
+    await create_jobs(store, [replace(made, job=replace(made.job, target=WorkerTarget("last")))])
+    men = crew(store, go=go, also=also, last=last)
+    await men.work()
+    keeper, _ = keep(store, clock)
+    await keeper.step()
+    await Relay(store, clock, keeper).step()
+    await men.work()
+    assert seen == {"a": {"rows": 3}, "b": "b"}
+
+
+@pytest.mark.parametrize(
+    ("gave", "words"),
+    [("x" * MAX_RESULT_BYTES, "16384 bytes at the most"), ({1, 2}, "must be JSON")],
+)
+async def test_a_result_that_cannot_be_kept_fails_for_good(
+    store: Store, gave: object, words: str
+) -> None:
+    async def go(ctx: Context) -> object:
+        return gave
+
+    await offer(store)
+    await crew(store, go=go).work()
+    record = await only_record(store)
+    assert record.outcome is Outcome.DEAD
+    assert record.error is not None
+    assert record.error.startswith("result: ")
+    assert words in record.error
 
 
 # Which handler

@@ -38,8 +38,9 @@ from engine.execution import Outcome
 from engine.model import Rules
 from engine.store import Store
 from engine.store.backfills import advance_backfill, cancel_backfill, create_backfill
+from engine.store.changes import pause_job
 from engine.store.executions import complete_executions
-from engine.store.jobs import delete_job, get_job, pause_job, run_job
+from engine.store.jobs import delete_job, get_job, run_job
 
 
 async def test_a_time_is_started_under_its_own_id_and_marked(any_store: Store) -> None:

@@ -249,9 +249,8 @@ async def test_one_script_ends_no_more_than_it_is_told(any_store: Store) -> None
     keys = [shard.job("job-0"), shard.jobs, shard.runs("job-0"), shard.buckets]
     args: list[str | bytes | int] = ["job-0", AFTER, shard.due_prefix, shard.ready_prefix]
     args += [10, 1_000, '"enough"', 2]
-    reply = await any_store.scripts.run(
-        "cancel_executions", [*keys, shard.gates, shard.ledger], args
-    )
+    keys += [shard.inputs("job-0"), shard.gates, shard.outbox, shard.ledger]
+    reply = await any_store.scripts.run("cancel_executions", keys, args)
     assert len(reply) == 2
     assert (await read_shard(any_store, shard))["job:job-0"]["live"] == "1"
 

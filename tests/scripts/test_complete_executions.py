@@ -27,8 +27,9 @@ from seeding import (
 from engine.execution import DeadReason, Delivery, Outcome
 from engine.names import Priority
 from engine.store import Store
+from engine.store.changes import replace_job
 from engine.store.executions import Answer, complete_executions
-from engine.store.jobs import create_jobs, delete_job, get_job, replace_job, run_job
+from engine.store.jobs import create_jobs, delete_job, get_job, run_job
 from engine.store.outcomes import Result
 
 RETRY_AT = NOW + 2_000

@@ -10,9 +10,10 @@ from engine.execution import Outcome
 from engine.keys import Shard
 from engine.model import Overlap, Rules
 from engine.store import Store
+from engine.store.changes import pause_job, replace_job, resume_job
 from engine.store.due import Fired
 from engine.store.executions import complete_executions
-from engine.store.jobs import get_job, pause_job, replace_job, resume_job, run_job
+from engine.store.jobs import get_job, run_job
 
 
 def at(minute: int) -> int:

@@ -46,7 +46,7 @@ async def test_only_those_that_are_named_go(any_store: Store) -> None:
 
 async def test_one_that_is_named_twice_counts_once(any_store: Store) -> None:
     shard = await die(any_store, "job-0")
-    args: list[str | bytes | int] = [shard.letter_prefix, 1_000, "ana"]
+    args: list[str | bytes | int] = [shard.letter_prefix, shard.inputs_prefix, 1_000, "ana"]
     args += (EXECUTION, DIED_AT) * 2
     keys = [shard.dead, shard.ledger]
     assert await any_store.scripts.run("discard_letters", keys, args) == 1
@@ -73,3 +73,11 @@ async def test_a_letter_that_is_not_there_changes_nothing(
     before = await read_shard(any_store, shard)
     assert await discard_letters(any_store, [place], by="ana") == 0
     assert await read_shard(any_store, shard) == before
+
+
+async def test_what_upstream_jobs_gave_goes_with_the_letter(any_store: Store) -> None:
+    shard = await die(any_store, "job-0")
+    await any_store.client.hset(shard.inputs("job-0"), mapping={NOW: "1", NOW + 1: "2"})
+    assert await discard_letters(any_store, [(DIED_AT, EXECUTION)], by="ana") == 1
+    assert (await read_shard(any_store, shard))["inputs:job-0"] == {str(NOW + 1): "2"}
+    await any_store.client.delete(shard.inputs("job-0"))

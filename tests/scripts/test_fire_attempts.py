@@ -28,9 +28,10 @@ from engine.keys import Shard
 from engine.model import Rules
 from engine.names import Priority
 from engine.store import Store
+from engine.store.changes import pause_job
 from engine.store.due import Fired, Member, fire_attempts
 from engine.store.executions import complete_executions
-from engine.store.jobs import delete_job, pause_job
+from engine.store.jobs import delete_job
 from engine.store.reports import report_running
 
 RETRY_AT = NOW + 2_000

@@ -28,9 +28,10 @@ from engine.keys import Shard
 from engine.model import Overlap
 from engine.plan import Every, Misfire, Plan
 from engine.store import Store
+from engine.store.changes import pause_job
 from engine.store.due import Fired, Group, fire_due
 from engine.store.executions import complete_executions
-from engine.store.jobs import create_jobs, delete_job, pause_job
+from engine.store.jobs import create_jobs, delete_job
 
 NEXT = str(int(BUCKET) + 1)
 MEMBER = f"{EVERY_MINUTE.id}|job-0"

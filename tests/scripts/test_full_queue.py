@@ -21,9 +21,10 @@ from seeding import (
 )
 
 from engine.store import Store
+from engine.store.changes import pause_job
 from engine.store.due import Fired, fire_due
 from engine.store.executions import complete_executions
-from engine.store.jobs import delete_job, pause_job, run_job
+from engine.store.jobs import delete_job, run_job
 
 
 async def test_jobs_of_a_full_queue_wait_and_fire_when_room_returns(any_store: Store) -> None:

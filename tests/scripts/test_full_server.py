@@ -31,6 +31,7 @@ from engine.keys import Shard
 from engine.model import Overlap, Rules
 from engine.store import Store
 from engine.store.cancelling import cancel_executions
+from engine.store.changes import pause_job, replace_job, resume_job
 from engine.store.due import fire_attempts, fire_due, peek_due
 from engine.store.effects import record_effect
 from engine.store.executions import (
@@ -41,15 +42,7 @@ from engine.store.executions import (
     reclaim_executions,
 )
 from engine.store.gates import grant_permits
-from engine.store.jobs import (
-    create_jobs,
-    delete_job,
-    get_job,
-    pause_job,
-    replace_job,
-    resume_job,
-    run_job,
-)
+from engine.store.jobs import create_jobs, delete_job, get_job, run_job
 from engine.store.leases import acquire_lease, release_lease
 from engine.store.letters import discard_letters, redrive_letters
 from engine.store.reports import report_end, report_running

@@ -21,9 +21,10 @@ from engine.execution import Delivery, Outcome
 from engine.keys import Shard
 from engine.model import Overlap, Rules
 from engine.store import Store
+from engine.store.changes import pause_job
 from engine.store.due import Fired
 from engine.store.executions import Answer, complete_executions
-from engine.store.jobs import get_job, pause_job, run_job
+from engine.store.jobs import get_job, run_job
 
 RETRY_AT = NOW + 90_000
 

@@ -10,9 +10,10 @@ from seeding import BUCKET, EVERY_MINUTE, NOW, fire, registration, result, seed,
 
 from engine.errors import NotFound, WrongState
 from engine.store import Store
+from engine.store.changes import pause_job
 from engine.store.due import Fired
 from engine.store.executions import Answer, complete_executions
-from engine.store.jobs import get_job, pause_job
+from engine.store.jobs import get_job
 
 
 async def test_a_paused_job_leaves_the_index(any_store: Store) -> None:

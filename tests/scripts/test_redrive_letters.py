@@ -26,8 +26,9 @@ from engine.execution import Outcome
 from engine.keys import Shard
 from engine.model import HttpTarget, Rules
 from engine.store import Store
+from engine.store.changes import replace_job
 from engine.store.executions import complete_executions
-from engine.store.jobs import create_jobs, delete_job, get_job, replace_job
+from engine.store.jobs import create_jobs, delete_job, get_job
 from engine.store.letters import Redriven, redrive_letters
 
 EXECUTION = f"job-0@{NOW}"

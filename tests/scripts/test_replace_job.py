@@ -32,9 +32,10 @@ from engine.model import JobState, Overlap, Rules
 from engine.plan import Every, Plan
 from engine.registration import Registration
 from engine.store import Store
+from engine.store.changes import pause_job, replace_job, resume_job
 from engine.store.due import Fired, fire_due
 from engine.store.executions import Answer, complete_executions
-from engine.store.jobs import StoredJob, delete_job, get_job, pause_job, replace_job, resume_job
+from engine.store.jobs import StoredJob, delete_job, get_job
 
 HOURLY = Plan.of(Every(60 * MINUTE))
 LATER = NOW + 10 * MINUTE

@@ -11,7 +11,7 @@ from engine.errors import Conflict, NotFound
 from engine.execution import SkipReason, SkipRecord
 from engine.keys import Shard
 from engine.store import Store
-from engine.store.jobs import pause_job
+from engine.store.changes import pause_job
 
 MEMBER = f"{EVERY_MINUTE.id}|job-0"
 LATER = NOW + 5 * MINUTE

@@ -25,9 +25,10 @@ from engine.keys import Shard
 from engine.model import JobState, Overlap, Rules
 from engine.plan import CatchUp, Every, Misfire, MisfirePolicy, Once, Plan, Skipped
 from engine.store import Store
+from engine.store.changes import pause_job, preview_resume, resume_job
 from engine.store.due import Fired
 from engine.store.executions import complete_executions
-from engine.store.jobs import get_job, pause_job, preview_resume, resume_job, run_job
+from engine.store.jobs import get_job, run_job
 
 MEMBER = f"{EVERY_MINUTE.id}|job-0"
 BACK_AT = NOW + 2 * MINUTE + 7

@@ -24,10 +24,11 @@ from engine.execution import Outcome
 from engine.keys import Shard
 from engine.model import JobState, Overlap, Rules
 from engine.store import Store
+from engine.store.changes import resume_job
 from engine.store.due import Fired
 from engine.store.executions import Answer, complete_executions, reclaim_executions
 from engine.store.history import list_executions
-from engine.store.jobs import get_job, resume_job, run_job
+from engine.store.jobs import get_job, run_job
 
 EXPIRING = Rules(expires_after_ms=5_000)
 TWO_FAILURES = Rules(pause_after_failures=2)

@@ -33,9 +33,10 @@ from seeding import (
 
 from engine.execution import Outcome
 from engine.store import Store
+from engine.store.changes import pause_job, replace_job
 from engine.store.due import Fired, fire_attempts, fire_due
 from engine.store.executions import complete_executions
-from engine.store.jobs import delete_job, get_job, pause_job, replace_job, run_job
+from engine.store.jobs import delete_job, get_job, run_job
 
 NEXT = str(int(BUCKET) + 1)
 

@@ -46,8 +46,9 @@ class FakeApi:
         self.calls.append(("PATCH", path, body if version is None else (body, version)))
         return self.answer
 
-    def delete(self, *path: str) -> None:
-        self.calls.append(("DELETE", path, None))
+    def delete(self, *path: str, **query: object) -> None:
+        given = {k: v for k, v in query.items() if v is not None}
+        self.calls.append(("DELETE", path, given or None))
 
 
 @pytest.fixture
@@ -88,6 +89,8 @@ def test_add_sends_every_option(api: FakeApi) -> None:
         --window-ms 60000 --calendar a --calendar b --roll next_business_day --max-runs 3
         --priority high --group acme --concurrency 2
         --expires-after-ms 9 --pause-after-failures 2 --delete-after-completion
+        --depends-on a --depends-on b:c --depends-on b:c:failed --join any --match same_time
+        --gate --gate-deadline-ms 5 --allow-missing
         --url http://127.0.0.1/ --payload"""
     headers = ["--header", "X-A: 1", "--header", "X-B:a:b"]
     assert added(api, *args.split(), '{"n": [1.5, null]}', *headers) == {
@@ -120,6 +123,12 @@ def test_add_sends_every_option(api: FakeApi) -> None:
         "expires_after_ms": 9,
         "pause_after_failures": 2,
         "delete_after_completion": True,
+        "depends_on": ["a", "b:c", {"job": "b:c", "condition": "failed"}],
+        "join": "any",
+        "match": "same_time",
+        "gate": True,
+        "gate_deadline_ms": 5,
+        "allow_missing": True,
     }
 
 

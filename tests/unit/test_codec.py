@@ -14,6 +14,7 @@ import pytest
 from engine import codec
 from engine.backoff import Retry
 from engine.codec import Promise
+from engine.depends import Condition, Depends, Join, Match, Upstream
 from engine.errors import BadInput, Expired
 from engine.execution import (
     DeadLetter,
@@ -106,7 +107,7 @@ def test_the_default_retry_policy_costs_nothing() -> None:
 
 DEFINED = ["queue", "overlap", "target", "payload", "retry", "definition", "rules", "runs_left"]
 DEFINED += ["expires_after_ms", "pause_after_failures", "delete_after_completion", "concurrency"]
-DEFINED += ["group"]
+DEFINED += ["group", "upstreams", "join", "match", "gate_ms"]
 """The names that lua/lib/job.lua gives to the values of `dump_defined`."""
 ALL_RULES = Rules(
     3,
@@ -148,6 +149,16 @@ def test_the_values_of_a_definition_are_written_under_these_names() -> None:
         replace(JOB, rules=Rules(max_runs=3), runs_left=1),
         replace(JOB, rules=Rules(concurrency=2)),
         *(replace(JOB, priority=priority, group="blue") for priority in Priority),
+        replace(JOB, depends=Depends((Upstream("a"),))),
+        replace(
+            JOB,
+            depends=Depends(
+                tuple(Upstream(f"s{condition}.a:b", condition) for condition in Condition),
+                Join.ANY,
+                Match.LATEST,
+            ),
+        ),
+        replace(JOB, depends=Depends((Upstream("a"),), gate_ms=5)),
     ],
 )
 def test_a_job_comes_back(job: Job) -> None:

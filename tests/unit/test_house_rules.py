@@ -19,7 +19,7 @@ LAYERS = {
     "vocabulary": "engine.errors engine.names engine.model engine.execution engine.plan"
     " engine.backoff engine.clock"
     " engine.crontab engine.registration engine.backfill"
-    " engine.explain engine.shares",
+    " engine.explain engine.shares engine.depends",
     "naming": "engine.keys engine.codec engine.config",
     "storage": "engine.scripts engine.store",
     "loops": "engine.loop engine.shards engine.scheduler engine.backfiller engine.worker"
@@ -43,7 +43,7 @@ LOOPS = {
     "engine.sweeper": ("engine.shards",),
     "engine.worker": (),
     "engine.reclaimer": (),
-    "engine.relay": (),
+    "engine.relay": ("engine.shards",),
 }
 """Loop → the loops it may import."""
 

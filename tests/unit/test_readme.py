@@ -12,9 +12,11 @@ from typing import get_args
 import pytest
 
 from api.problems import STATUS
+from api.schemas_depends import DEPENDENT_ONLY
 from engine import keys
 from engine.backoff import Retry
 from engine.config import Config
+from engine.depends import Condition, Join, Match
 from engine.execution import DeadReason, ErrorKind, ExecutionState, Outcome
 from engine.model import JobState, Overlap
 from engine.plan import DIALECT_SUMMARIES, MisfirePolicy
@@ -100,6 +102,8 @@ ARGUMENTS = {
     "ready": "<stream>",
     "letter": "<execution>",
     "effects": "<execution>",
+    "dependents": "<id>",
+    "inputs": "<id>",
 }
 """Shard's method for a key → what the tables write for its argument."""
 
@@ -114,7 +118,8 @@ def all_keys() -> set[str]:
         if isinstance(member, cached_property) and not name.endswith("_prefix"):
             found.add(getattr(shard, name))
         elif inspect.isfunction(member) and not name.startswith("_"):
-            found.add(member(shard, ARGUMENTS[name]))
+            given = ("<id>", "<time>") if name == "arrivals" else (ARGUMENTS[name],)
+            found.add(member(shard, *given))
     return found
 
 
@@ -143,7 +148,7 @@ def test_every_field_of_an_entry_stands_in_the_contract() -> None:
     body, _, _ = offer.partition("\nend\n")
     _, _, offered = body.partition("'XADD'")
     entry, _, _ = offered.partition("return")
-    written = set(re.findall(r"'([a-z_]+)'", entry)) | {"since", "lapsed"}
+    written = set(re.findall(r"'([a-z_]+)'", entry)) | {"since", "lapsed", "upstream"}
     assert {row[0] for row in table_after("Fields of an entry", CONTRACT)} == written
 
 
@@ -163,6 +168,13 @@ def test_the_retry_policys_fields_and_defaults_stand_in_the_contract() -> None:
 def test_every_script_that_the_contract_names_is_there() -> None:
     named = {row[0] for row in table_after("A consumer needs these", CONTRACT)}
     assert named <= {path.stem for path in FOLDER.glob("*.lua")}
+
+
+def test_every_word_of_a_dependency_stands_in_its_table() -> None:
+    rows = {name: text for name, _, text in table_after("## Jobs that depend on jobs")}
+    for field, words in {"condition": Condition, "join": Join, "match": Match}.items():
+        assert set(words) <= set(re.findall(r"`(\w+)`", rows[field])), field
+    assert {"depends_on", "condition", *DEPENDENT_ONLY} == {*rows}
 
 
 @pytest.mark.parametrize("command", ["make run", "make test"])

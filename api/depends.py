@@ -1,0 +1,57 @@
+"""What a job depends on, as it is sent and as it is shown."""
+
+from __future__ import annotations
+
+from typing import TypedDict
+
+from api.answers import UpstreamOut
+from api.schemas import CreateJob
+from engine.depends import Depends, Join, Match, Upstream
+from engine.store import Store
+from engine.store.dependencies import match_of
+
+GATE_DEADLINE_MS = 86_400_000
+
+
+class DependsOut(TypedDict):
+    depends_on: list[UpstreamOut]
+    join: str
+    match: str | None
+    gate: bool
+    gate_deadline_ms: int | None
+
+
+async def depends_for(store: Store, body: CreateJob) -> Depends | None:
+    """Return what a body says that a job depends on, None for nothing. How executions are matched
+    is worked out from the graph as it stands, unless the body says."""
+    if not body.depends_on:
+        return None
+    upstreams = tuple(Upstream(one.job, one.to_condition()) for one in body.depends_on)
+    if body.gate:
+        gate_ms = body.gate_deadline_ms or GATE_DEADLINE_MS
+        return Depends(upstreams, Join(body.join), Match.SAME_TIME, gate_ms)
+    if body.match is not None:
+        return Depends(upstreams, Join(body.join), Match(body.match))
+    match = await match_of(store, [one.job_id for one in upstreams])
+    return Depends(upstreams, Join(body.join), match)
+
+
+def depends_out(depends: Depends | None) -> DependsOut:
+    """Return the fields as a job shows them, which are those that are sent."""
+    if depends is None:
+        return {
+            "depends_on": [],
+            "join": Join.ALL.value,
+            "match": None,
+            "gate": False,
+            "gate_deadline_ms": None,
+        }
+    return {
+        "depends_on": [
+            {"job": one.job_id, "condition": one.condition.value} for one in depends.upstreams
+        ],
+        "join": depends.join.value,
+        "match": depends.match.value,
+        "gate": depends.gate_ms is not None,
+        "gate_deadline_ms": depends.gate_ms,
+    }
