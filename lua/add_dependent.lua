@@ -19,6 +19,7 @@ redis.call('EXISTS', dependents)
 
 redis.call('ZADD', dependents, 0, dependent)
 if is_there then
-  redis.call('HSET', job, 'dependents', 1)
+  -- Field `rules` has the end of each execution look for them.
+  redis.call('HSET', job, 'dependents', 1, 'rules', 1)
 end
 return redis.status_reply('OK')

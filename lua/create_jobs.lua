@@ -61,7 +61,7 @@ for n = first_job, #ARGV, JOB_SIZE do
     redis.call('HSET', key, 'state', state_of(next_run_at, n + 4), 'plan', plan_id, 'next_run_at', next_run_at)
     write_definition(key, n + 4)
     if redis.call('EXISTS', dependents_prefix .. id) == 1 then
-      redis.call('HSET', key, 'dependents', 1)
+      redis.call('HSET', key, 'dependents', 1, 'rules', 1)
     end
     redis.call('ZADD', jobs, 0, id)
     events[#events + 1] = '["created","' .. id .. '"]'

@@ -42,7 +42,7 @@ redis.call('EXISTS', buckets, bucket, awaiting, outbox, ledger, due_prefix .. '@
 local at = { job_prefix = job_prefix, due_prefix = due_prefix, ready_prefix = ready_prefix, runs_prefix = runs_prefix,
   bucket = bucket, buckets = buckets, outbox = outbox, gates = read_gates(gates), max_ready = max_ready, room = {}, waiting = { [bucket_name] = false },
   awaiting = awaiting, arrivals_prefix = arrivals_prefix, inputs_prefix = inputs_prefix, history_limit = history_limit }
-local rows = {}
+local rows, filled = {}, 0
 local count = { fired = 0, queued = 0, replaced = 0, gated = 0, advanced = 0, overlap = 0, held = 0, stale = 0 }
 while group <= #ARGV do
   local due_at, nominal_at, next_at, next_bucket, skipped, size = unpack(ARGV, group, group + 5)
@@ -50,25 +50,28 @@ while group <= #ARGV do
     live = 'x:' .. nominal_at }
   redis.call('EXISTS', due_prefix .. next_bucket)
   for n = group + 6, group + 5 + size do
-    local row = read_due(at, proposal, ARGV[n])
-    count[row.verdict] = count[row.verdict] + 1
-    rows[#rows + 1] = row
+    -- Six values a job in one table: a table for each would cost as much as reading it.
+    local verdict, member, id, job, more = read_due(at, proposal, ARGV[n])
+    rows[filled + 1], rows[filled + 2], rows[filled + 3] = verdict, member or false, id
+    rows[filled + 4], rows[filled + 5], rows[filled + 6] = job, proposal, more or PLAIN
+    filled = filled + 6
+    count[verdict] = count[verdict] + 1
   end
   group = group + 6 + size
 end
 
 local moves, events = new_moves(bucket_name), {}
-for _, row in ipairs(rows) do
-  local verdict, member, proposal = row.verdict, row.member, row.group
+for n = 1, filled, 6 do
+  local verdict, member, id, job, proposal, more = unpack(rows, n, n + 5)
   if verdict == 'stale' then
-    move(moves, member, '')
+    move(moves, member or nil, '')
   elseif verdict == 'held' then
-    move(moves, member, row.held_in, proposal.due_at)
-  elseif verdict == 'fired' and row.rules == NO_RULES and proposal.skipped == '' then
-    fire_plainly(at, row, events)
+    move(moves, member, more.held_in, proposal.due_at)
+  elseif verdict == 'fired' and more == PLAIN and proposal.skipped == '' then
+    fire_plainly(at, id, job, proposal, events)
     move(moves, member, proposal.next_bucket, proposal.next_at)
   else
-    local next_at = carry_out(at, row, events)
+    local next_at = carry_out(at, verdict, id, job, proposal, more, events)
     move(moves, member, next_at == '' and '' or proposal.next_bucket, next_at)
   end
 end

@@ -28,8 +28,8 @@ local ledger_limit = tonumber(ARGV[9])
 local definition = 10
 
 local known = redis.call('HMGET', job, 'state', 'version', 'next_run_at', 'plan', 'queue', 'live', 'backfill_live',
-  'queued')
-local state, known_version, known_at, known_plan, queue, live, backfill_live, queued = unpack(known, 1, 8)
+  'queued', 'upstreams', 'dependents')
+local state, known_version, known_at, known_plan, queue, live, backfill_live, queued, upstreams, dependents = unpack(known, 1, 10)
 if not state then
   return redis.error_reply('NOT_FOUND there is no job ' .. id)
 end
@@ -56,8 +56,8 @@ end
 redis.call('HSET', plans, plan_id, canonical)
 redis.call('HSET', job, 'state', state, 'plan', plan_id, 'next_run_at', next_run_at)
 write_definition(job, definition)
-if queued then
-  -- What waits is started by the end of what is live, whatever the new policy is.
+if queued or dependents or upstreams then
+  -- The end of what is live starts what waits, and is told, whatever the new policy is.
   redis.call('HSET', job, 'rules', 1)
 end
 if state == 'active' and next_run_at ~= '' then

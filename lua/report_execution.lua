@@ -34,7 +34,7 @@ local inputs_prefix = ARGV[15]
 local history_limit = tonumber(ARGV[16])
 local ledger_limit = tonumber(ARGV[17])
 
-local known = redis.call('HMGET', job, 'x:' .. nominal_at, 'queue', 'rules', 'target', 'payload', 'retry', 'dependents')
+local known = redis.call('HMGET', job, 'x:' .. nominal_at, 'queue', 'rules', 'target', 'payload', 'retry')
 local where, number, place, began, lanes = read_place(known[1])
 local execution_id, queue, runs = id .. '@' .. nominal_at, known[2], runs_prefix .. id
 if number ~= attempt or where == 'due' then
@@ -44,7 +44,7 @@ end
 local ready = ready_prefix .. queue
 local row = { id = id, nominal_at = nominal_at, execution_id = execution_id, number = attempt, outcome = outcome,
   detail = detail, since = since ~= '' and since or began, record = record, lanes = lanes, rules = known[3], stream = queue,
-  fields = { target = known[4], payload = known[5], retry = known[6] }, dependents = known[7], result = result }
+  fields = { target = known[4], payload = known[5], retry = known[6] }, result = result }
 local at = { jobs = jobs, buckets = buckets, dead = dead, now = now, job_prefix = job_prefix, due_prefix = due_prefix,
   runs_prefix = runs_prefix, letter_prefix = letter_prefix, inputs_prefix = inputs_prefix, outbox = outbox,
   history_limit = history_limit, gates = read_gates(gates) }

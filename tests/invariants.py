@@ -14,8 +14,8 @@ The invariants, in the order of `faults`:
     bucket where it is, and of no other.
 5.  `jobs` lists the jobs there are; each one's plan is stored; no history is without its job.
 6.  `backfills` lists the jobs whose backfill is not at its end.
-7.  Times that wait (`queued`) stand in a job whose field `rules` has the end of an execution start
-    them.
+7.  Times that wait (`queued`), a group, dependents and upstream jobs stand in a job with field
+    `rules`: without it scripts look for none of them.
 8.  `live:<lane>` in the gates counts the live executions that came through the lane. (A limit that
     is lifted and set again while some of them are live begins to count anew: a test that does so
     ends them.)
@@ -42,6 +42,7 @@ from engine.keys import GROUP, Shard
 from engine.model import JobState
 from engine.store import Store
 
+RULED = {"queued", "group", "dependents", "upstreams"}
 OPEN_BACKFILL = ("running", "cancelling")
 
 Keyspace = dict[str, Any]
@@ -141,8 +142,9 @@ def faults(space: Keyspace) -> Iterator[str]:
         yield from _faults_of_executions(job_id, job, places, space, entries)
         if job["plan"] not in space.get("plans", {}):
             yield f"{job_id} has a plan that is not stored"
-        if "queued" in job and "rules" not in job:
-            yield f"{job_id} has times that wait and nothing that starts them"
+        if "rules" not in job:
+            for name in RULED & job.keys():
+                yield f"{job_id} has {name} and no field `rules`: nothing looks for it"
     for member in places:
         yield f"{member} is in the index and belongs to nothing"
     for queue, stream in _with_prefix(space, "ready:").items():

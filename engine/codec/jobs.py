@@ -94,7 +94,7 @@ def dump_defined(job: Job) -> list[str | bytes | int]:
         job.payload,
         dump_retry(job.retry),
         dump_definition(job),
-        1 if waits or rules != Rules() or job.depends else "",
+        1 if waits or rules != Rules() or job.depends or job.group else "",
         "" if (left := job.runs_left or rules.max_runs) is None else left,
         "" if rules.expires_after_ms is None else rules.expires_after_ms,
         "" if rules.pause_after_failures is None else rules.pause_after_failures,

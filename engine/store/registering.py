@@ -15,7 +15,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import defaultdict
-from collections.abc import Awaitable, Callable, Iterable, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from enum import StrEnum
@@ -195,20 +195,26 @@ async def _link(
             field="depends_on",
         )
     wide = replace(new, upstreams=upstreams)
+    asked = {up.job_id: at for at, up in enumerate(new.upstreams) if up.job_id not in standing}
+    if not allow_missing:
+        _refuse_missing(await _missing(store, asked), asked)
     try:
         await link_job(store, job_id, wide, allow_missing=True)
     except Cycle as error:
         raise Cycle(error.message, field="depends_on") from None
-    if not allow_missing:
-        # Only now: from here on a job that is there cannot be deleted any more.
-        asked = {up.job_id: at for at, up in enumerate(new.upstreams) if up.job_id not in standing}
-        if missing := await _missing(store, asked):
-            await _settle(store, job_id, wide)
-            raise BadInput(
-                f"not there: {_named(missing)}; register upstream jobs first, or allow_missing",
-                field=f"depends_on.{asked[missing[0]]}",
-            )
+    # Once more: only from here on can a job that is there not be deleted any more.
+    if not allow_missing and (missing := await _missing(store, asked)):
+        await _settle(store, job_id, wide)
+        _refuse_missing(missing, asked)
     return wide
+
+
+def _refuse_missing(missing: Sequence[str], asked: Mapping[str, int]) -> None:
+    if missing:
+        raise BadInput(
+            f"not there: {_named(missing)}; register upstream jobs first, or allow_missing",
+            field=f"depends_on.{asked[missing[0]]}",
+        )
 
 
 async def _settle(store: Store, job_id: str, doubtful: Depends) -> None:

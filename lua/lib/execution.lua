@@ -48,21 +48,23 @@ local function expiry(nominal_at, attempt, expires_after_ms)
   return string.format('%.0f', tonumber(nominal_at) + tonumber(expires_after_ms))
 end
 
+local NOTHING = {}
+
 -- Put an attempt into a ready stream; return what its field then holds. An entry carries all that a consumer needs. `lapsed`
 -- says that this attempt has waited in vain, for its target (async) or for upstream jobs (gated): a worker is to end it, not
 -- to start it. `upstream` is what upstream jobs gave.
 local function offer(ready, execution_id, attempt, due_at, expires_at, target, payload, retry, since, lanes, lapsed, upstream)
-  local extra = {}
-  if since and since ~= '' then
-    extra = { 'since', since }
-  end
-  if lapsed then
-    extra[#extra + 1] = 'lapsed'
-    extra[#extra + 1] = lapsed
-  end
-  if upstream and upstream ~= '' then
-    extra[#extra + 1] = 'upstream'
-    extra[#extra + 1] = upstream
+  local extra = NOTHING
+  if since and since ~= '' or lapsed or upstream then
+    extra = { since and since ~= '' and 'since' or nil, since ~= '' and since or nil }
+    if lapsed then
+      extra[#extra + 1] = 'lapsed'
+      extra[#extra + 1] = lapsed
+    end
+    if upstream and upstream ~= '' then
+      extra[#extra + 1] = 'upstream'
+      extra[#extra + 1] = upstream
+    end
   end
   local entry = redis.call('XADD', ready, '*', 'execution_id', execution_id, 'attempt', attempt, 'due_at', due_at,
     'expires_at', expires_at, 'target', target, 'payload', payload, 'retry', retry, unpack(extra))

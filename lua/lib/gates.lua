@@ -56,7 +56,10 @@ end
 -- ready_prefix, max_ready, `gates` as read_gates gave them, and `room`. `freed` is what it ends, and has: by lane, if any.
 local function let_in(at, stream, target, group, freed)
   local gates, ready = at.gates, at.ready_prefix .. stream
-  local lanes = gates and lanes_of(gates, stream, target, group) or {}
+  if not gates then
+    return not take_room(at.room, ready, at.max_ready) and '@' .. stream or nil, ''
+  end
+  local lanes = lanes_of(gates, stream, target, group)
   for _, lane in ipairs(lanes) do
     local slots, tokens = permits(gates, lane)
     if slots and slots + (freed and freed[lane] or 0) < 1 or tokens and tokens < 1 then

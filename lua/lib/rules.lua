@@ -6,6 +6,8 @@
 --   queued                   nominal times that wait for an older execution to end, oldest first, a blank between two
 --   last                     how the newest execution ended, for overlap `after_success`
 --   gate_ms                  each time waits so long for the upstream jobs' executions of that time
+--   group                    who shares the queue fairly
+--   dependents               other jobs depend on it
 --   concurrency              how many may be live before the overlap policy decides, if not one
 --@include lib/due
 --@include lib/delivery
@@ -17,10 +19,10 @@ local MOST_QUEUED = 100
 
 local function read_rules(key)
   local known = redis.call('HMGET', key, 'runs_left', 'expires_after_ms', 'queued', 'last', 'concurrency',
-    'gate_ms', 'upstreams', 'join', 'version')
+    'gate_ms', 'upstreams', 'join', 'version', 'group', 'dependents')
   return { runs_left = tonumber(known[1]), expires_after_ms = known[2], queued = known[3], last = known[4],
     concurrency = tonumber(known[5]), gate_ms = known[6], upstreams = known[7], join = known[8],
-    version = known[9] }
+    version = known[9], group = known[10], dependents = known[11] }
 end
 
 -- What a due job does about its older executions: 'fired' (beside them), 'overlap' (not at all), 'queued' (after them) or

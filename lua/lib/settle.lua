@@ -3,8 +3,8 @@
 -- `gates` as read_gates gave them. `attempt` is a table:
 --   id nominal_at execution_id number outcome detail since record   as complete_executions gets them
 --   lanes    of its field `x:…`
---   rules    whether the job has any
---   dependents   whether other jobs wait for it; result: what it gives them, as JSON, or ''
+--   rules    whether the job has any; only then can others depend on it, or it on others
+--   result   what it gives jobs that depend on its own, as JSON, or ''
 --   stream, fields   where it came from and what its entry held, for a dead letter
 --@include lib/after
 --@include lib/letters
@@ -28,13 +28,27 @@ local function touch_settle(at, attempt)
   local key, outcome = at.job_prefix .. attempt.id, attempt.outcome
   if attempt.rules then
     touch_follow_up(key, attempt.id, at.buckets, at.due_prefix, at.now)
+    redis.call('EXISTS', at.inputs_prefix .. attempt.id)
   end
   if outcome == 'failed' or outcome == 'accepted' then
     redis.call('EXISTS', at.due_prefix .. bucket_of(attempt.detail))
   elseif outcome == 'dead' then
     redis.call('EXISTS', at.letter_prefix .. attempt.execution_id)
   end
-  redis.call('EXISTS', at.runs_prefix .. attempt.id, at.inputs_prefix .. attempt.id)
+  redis.call('EXISTS', at.runs_prefix .. attempt.id)
+end
+
+-- What the end of an execution is to the jobs above it, whose results it does not need any more, and to those below it.
+local function settle_dependencies(at, attempt, key)
+  local known = redis.call('HMGET', key, 'x:' .. attempt.nominal_at, 'dependents')
+  if attempt.outcome ~= 'dead' then
+    redis.call('HDEL', at.inputs_prefix .. attempt.id, attempt.nominal_at)
+  end
+  if known[2] then
+    local _, _, _, since = read_place(known[1])
+    local cause = attempt.outcome ~= 'succeeded' and attempt.execution_id or ''
+    tell_dependents(at.outbox, attempt.id, attempt.nominal_at, attempt.outcome, cause, attempt.result or '', is_again(since))
+  end
 end
 
 local function settle(at, attempt, events)
@@ -45,22 +59,19 @@ local function settle(at, attempt, events)
     add_due(at.buckets, at.due_prefix, bucket_of(detail), { detail, attempt.execution_id })
     return
   end
-  let_out(at.gates, attempt.lanes)
+  if at.gates then
+    let_out(at.gates, attempt.lanes)
+  end
   add_record(runs, at.history_limit, attempt.record)
   if outcome == 'failed' then
     redis.call('HSET', key, 'x:' .. nominal_at, place_of('due', attempt.number + 1, detail, attempt.since))
     add_due(at.buckets, at.due_prefix, bucket_of(detail), { detail, attempt.execution_id })
     return
   end
-  local _, _, _, since = read_place(attempt.dependents and redis.call('HGET', key, 'x:' .. nominal_at) or nil)
+  if attempt.rules then
+    settle_dependencies(at, attempt, key)
+  end
   local is_seen = end_execution(key, nominal_at, outcome)
-  if outcome ~= 'dead' then
-    redis.call('HDEL', at.inputs_prefix .. id, nominal_at)
-  end
-  if attempt.dependents then
-    local cause = outcome ~= 'succeeded' and attempt.execution_id or ''
-    tell_dependents(at.outbox, id, nominal_at, outcome, cause, attempt.result or '', is_again(since))
-  end
   if outcome == 'dead' then
     bury(at.dead, at.letter_prefix .. attempt.execution_id, runs, at.history_limit, at.now, attempt.execution_id, nominal_at,
       attempt.number, detail, attempt.stream, attempt.fields, redis.call('HGET', key, 'definition'))

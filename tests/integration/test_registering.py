@@ -214,7 +214,7 @@ async def test_two_registrations_that_meet_anywhere_leave_all_of_one_mind(store:
 
 async def test_edges_of_a_registration_that_never_came_go_with_the_next_one(store: Store) -> None:
     await diamond(store)
-    wire = Wire(left=4)
+    wire = Wire(left=6)
     with pytest.raises(Cut):
         await register_job(over(store, wire), d_on("b c"))
     assert await noted_edges(store) > await own_edges(store)

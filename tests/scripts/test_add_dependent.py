@@ -23,7 +23,7 @@ async def test_a_job_that_is_there_is_marked(any_store: Store) -> None:
     for _ in range(2):
         await add(any_store, "job-0", "b")
         assert changes(before, await read_shard(any_store, shard)) == {
-            "job:job-0": {"dependents": "1"},
+            "job:job-0": {"dependents": "1", "rules": "1"},
             "dependents:job-0": {"b": 0.0},
         }
 

@@ -7,6 +7,7 @@ from dataclasses import replace
 
 import pytest
 from invariants import changes, read_shard
+from linking import depends
 from seeding import (
     AT_ONCE,
     BUCKET,
@@ -33,6 +34,7 @@ from engine.plan import Every, Plan
 from engine.registration import Registration
 from engine.store import Store
 from engine.store.changes import pause_job, replace_job, resume_job
+from engine.store.dependencies import link_job
 from engine.store.due import Fired, fire_due
 from engine.store.executions import Answer, complete_executions
 from engine.store.jobs import StoredJob, delete_job, get_job
@@ -203,6 +205,17 @@ async def test_rules_that_are_no_longer_asked_for_go(any_store: Store) -> None:
     assert (stored.rules, stored.runs_left) == (Rules(), None)
     fields = await any_store.client.hgetall(any_store.layout.shard_of("job-0").job("job-0"))
     assert b"rules" not in fields
+
+
+async def test_those_that_depend_on_a_job_are_told_after_an_edit_too(any_store: Store) -> None:
+    shard = await seed(any_store, registration("job-0"))
+    await link_job(any_store, "b", depends("job-0"))
+    await edit(any_store, same_times())
+    await run_at_exactly(any_store, "job-0", NOW + 1)
+    [delivery] = await take(any_store)
+    await complete_executions(any_store, [result(delivery)], NOW + 2)
+    [(_, told)] = await any_store.client.xrange(shard.outbox)
+    assert (told[b"job"], told[b"outcome"]) == (b"job-0", b"succeeded")
 
 
 @pytest.mark.parametrize(("max_runs", "left"), [(3, 2), (5, 5), (None, None)])
