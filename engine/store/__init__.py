@@ -1,7 +1,8 @@
 """Storage: the only code that talks to Redis. Functions are named after their script in lua/.
 
-Reading order: connection (clients), server (what kind it is), then jobs, due, leases, executions,
-history, calendars, backfills.
+Reading order: connection (clients), server (what kind it is), then jobs and changes (to them), due,
+leases, executions and outcomes, letters, history; gates and limits; dependencies, registering and
+outbox; calendars, backfills.
 """
 
 from __future__ import annotations
