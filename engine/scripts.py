@@ -216,6 +216,15 @@ class Scripts:
             for script, reply in zip(scripts, replies, strict=True)
         ]
 
+    async def run_all(self, calls: Sequence[Call]) -> list[Any]:
+        """Return one reply a call, as `run_many` does. Raises what the first refused call was
+        refused with; the others have been made nevertheless."""
+        replies = await self.run_many(calls)
+        for reply in replies:
+            if isinstance(reply, Exception):
+                raise reply
+        return replies
+
     async def _load(self, script: Script) -> None:
         try:
             await self._client.script_load(script.text)

@@ -126,9 +126,7 @@ async def unlink_job(store: Store, job_id: str, depends: Depends, before: str = 
             shard = store.layout.shard_of(upstream.job_id)
             keys = [shard.job(upstream.job_id), shard.dependents(upstream.job_id)]
             calls.append(("remove_dependent", keys, [job_id]))
-    for reply in await store.scripts.run_many(calls):
-        if isinstance(reply, Exception):
-            raise reply
+    await store.scripts.run_all(calls)
     match, *upstreams = before.split() or [""]
     args = [job_id, await _noted(store, job_id), match, *upstreams]
     await store.scripts.run("link_job", [GRAPH], args)

@@ -3,9 +3,10 @@ back."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
+from typing import Any
 
 from redis.exceptions import ResponseError
 
@@ -87,21 +88,32 @@ async def read_ready(
     return deliveries
 
 
-def _by_stream(deliveries: Iterable[tuple[int, Delivery]]) -> dict[tuple[int, str, str], list[int]]:
-    """Return the places of deliveries by (shard, queue, consumer): what one script call may
-    touch."""
+async def _ask(
+    store: Store,
+    deliveries: Sequence[Delivery],
+    call: Callable[[Shard, str, str, Sequence[int]], Call],
+) -> list[Any]:
+    """Return what a script answers about each delivery, in their order. It is run once for those
+    of one stream in one shard that one consumer has; `call` makes that call, from shard, stream,
+    consumer, and the places of the deliveries."""
     groups: dict[tuple[int, str, str], list[int]] = {}
-    for at, delivery in deliveries:
+    for at, delivery in enumerate(deliveries):
         groups.setdefault((delivery.shard, delivery.queue, delivery.consumer), []).append(at)
-    return groups
+    calls = [
+        call(store.layout.shards[index], stream, consumer, places)
+        for (index, stream, consumer), places in groups.items()
+    ]
+    answers: list[Any] = [None] * len(deliveries)
+    for places, reply in zip(groups.values(), await store.scripts.run_all(calls), strict=True):
+        for at, answer in zip(places, reply, strict=True):
+            answers[at] = answer
+    return answers
 
 
 async def complete_executions(store: Store, results: Sequence[Result], now: int) -> list[Answer]:
     """Record how deliveries ended; return what became of each. Sending it again is safe."""
-    groups = _by_stream(enumerate(result.delivery for result in results))
-    calls: list[Call] = []
-    for (index, stream, consumer), places in groups.items():
-        shard = store.layout.shards[index]
+
+    def call(shard: Shard, stream: str, consumer: str, places: Sequence[int]) -> Call:
         args: list[str | bytes | int] = [consumer, now, stream, *_prefixes(store, shard)]
         for at in places:
             result = results[at]
@@ -117,14 +129,10 @@ async def complete_executions(store: Store, results: Sequence[Result], now: int)
                 codec.dump_record(result.record),
                 result.gave,
             ]
-        calls.append(("complete_executions", _keys(shard, stream), args))
-    answers = [Answer.STALE] * len(results)
-    for places, reply in zip(groups.values(), await store.scripts.run_many(calls), strict=True):
-        if isinstance(reply, Exception):
-            raise reply
-        for at, word in zip(places, reply, strict=True):
-            answers[at] = Answer(word.decode())
-    return answers
+        return "complete_executions", _keys(shard, stream), args
+
+    words = await _ask(store, [result.delivery for result in results], call)
+    return [Answer(word.decode()) for word in words]
 
 
 def _keys(shard: Shard, stream: str) -> list[str]:
@@ -155,20 +163,14 @@ def _prefixes(store: Store, shard: Shard) -> list[str | bytes | int]:
 
 async def heartbeat_executions(store: Store, deliveries: Sequence[Delivery]) -> list[bool]:
     """Extend the leases of deliveries; return for each whether it is still the caller's."""
-    groups = _by_stream(enumerate(deliveries))
-    calls: list[Call] = []
-    for (index, queue, consumer), places in groups.items():
+
+    def call(shard: Shard, stream: str, consumer: str, places: Sequence[int]) -> Call:
         args: list[str | bytes | int] = [consumer]
         for at in places:
             args += [deliveries[at].entry_id, deliveries[at].deliveries]
-        calls.append(("heartbeat_executions", [store.layout.shards[index].ready(queue)], args))
-    held = [False] * len(deliveries)
-    for places, reply in zip(groups.values(), await store.scripts.run_many(calls), strict=True):
-        if isinstance(reply, Exception):
-            raise reply
-        for at, is_held in zip(places, reply, strict=True):
-            held[at] = bool(is_held)
-    return held
+        return "heartbeat_executions", [shard.ready(stream)], args
+
+    return [bool(is_held) for is_held in await _ask(store, deliveries, call)]
 
 
 async def hand_back_executions(
@@ -177,10 +179,8 @@ async def hand_back_executions(
     """Give back deliveries that were not started; return for each whether it was still the
     caller's. They are in their streams again as if nobody had read them; with `lane` they wait in
     the index for a permit of that lane."""
-    groups = _by_stream(enumerate(deliveries))
-    calls: list[Call] = []
-    for (index, stream, consumer), places in groups.items():
-        shard = store.layout.shards[index]
+
+    def call(shard: Shard, stream: str, consumer: str, places: Sequence[int]) -> Call:
         bucket = waiting_bucket(lane, stream) if lane else ""
         args: list[str | bytes | int] = [consumer, shard.job_prefix, shard.due_prefix, bucket]
         for at in places:
@@ -191,15 +191,9 @@ async def hand_back_executions(
                 delivery.execution_id,
                 delivery.attempt,
             ]
-        keys = [shard.ready(stream), shard.buckets, shard.gates]
-        calls.append(("hand_back_executions", keys, args))
-    back = [False] * len(deliveries)
-    for places, reply in zip(groups.values(), await store.scripts.run_many(calls), strict=True):
-        if isinstance(reply, Exception):
-            raise reply
-        for at, is_back in zip(places, reply, strict=True):
-            back[at] = bool(is_back)
-    return back
+        return "hand_back_executions", [shard.ready(stream), shard.buckets, shard.gates], args
+
+    return [bool(is_back) for is_back in await _ask(store, deliveries, call)]
 
 
 async def reclaim_executions(

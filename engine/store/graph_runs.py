@@ -161,9 +161,7 @@ async def _reset(
             heard = _heard(depends[job_id], again, told, runs[job_id])
             following = runs[job_id].attempt + 1
             calls.append(("reset_run", keys, [job_id, nominal_at, following, now, *heard]))
-        for reply in await store.scripts.run_many(calls):
-            if isinstance(reply, Exception):
-                raise reply
+        await store.scripts.run_all(calls)
         order.done(*ready)
 
 

@@ -21,12 +21,9 @@ async def acquire_lease(store: Store, shards: list[Shard], holder: str) -> list[
     """Take or extend the leases of `shards`; return a grant for each. Raises what a call failed
     with."""
     ttl_ms = store.config.lease_ttl_ms
-    replies = await store.scripts.run_many(
+    replies = await store.scripts.run_all(
         [("acquire_lease", [s.lease, s.fence], [holder, ttl_ms]) for s in shards]
     )
-    for reply in replies:
-        if isinstance(reply, Exception):
-            raise reply
     return [Grant(token.decode(), int(left)) for token, left in replies]
 
 

@@ -56,9 +56,7 @@ async def redrive_letters(
         prefixes = [shard.job_prefix, shard.due_prefix, shard.letter_prefix]
         calls.append(("redrive_letters", keys, [now, *prefixes, store.config.ledger_limit, *batch]))
     became: dict[str, Redriven] = {}
-    for (_, batch), reply in zip(batches, await store.scripts.run_many(calls), strict=True):
-        if isinstance(reply, Exception):
-            raise reply
+    for (_, batch), reply in zip(batches, await store.scripts.run_all(calls), strict=True):
         for execution_id, word in zip(batch, reply, strict=True):
             became[execution_id] = Redriven(word.decode())
     return became
@@ -74,12 +72,7 @@ async def discard_letters(store: Store, places: Iterable[Place], *, by: str) -> 
         for execution_id in batch:
             args += [execution_id, died_at[execution_id]]
         calls.append(("discard_letters", [shard.dead, shard.ledger], args))
-    count = 0
-    for reply in await store.scripts.run_many(calls):
-        if isinstance(reply, Exception):
-            raise reply
-        count += reply
-    return count
+    return sum(await store.scripts.run_all(calls))
 
 
 async def find_surplus(store: Store, shard: Shard, now: int) -> list[Place]:

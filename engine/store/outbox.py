@@ -124,12 +124,7 @@ async def deliver_upstreams(
                 shard.ledger,
             ]
             calls.append(("deliver_upstreams", keys, args))
-    words: list[str] = []
-    for reply in await store.scripts.run_many(calls):
-        if isinstance(reply, Exception):
-            raise reply
-        words += [word.decode() for word in reply]
-    return words
+    return [word.decode() for reply in await store.scripts.run_all(calls) for word in reply]
 
 
 async def drop_endings(store: Store, shard: Shard, endings: Sequence[Ending]) -> None:

@@ -323,6 +323,17 @@ async def test_many_calls_answer_in_order_and_only_the_unknown_run_again(
     assert "cmdstat_multi" not in await client.info("commandstats")
 
 
+async def test_all_calls_are_made_and_the_first_refusal_is_raised(
+    client: Redis, tmp_path: Path
+) -> None:
+    write(tmp_path, count=COUNT, refuse="return redis.error_reply('FENCED token 7 is old')")
+    scripts = Scripts(client, folder=tmp_path)
+    assert await scripts.run_all([("count", ["a"], [1]), ("count", ["b"], [2])]) == [1, 2]
+    with pytest.raises(Fenced):
+        await scripts.run_all([("refuse", [], []), ("count", ["a"], [1])])
+    assert await client.get("a") == b"2"
+
+
 async def test_no_calls_are_no_round_trip(tmp_path: Path) -> None:
     assert await Scripts(Deaf(LostConnection()), folder=tmp_path).run_many([]) == []
 
