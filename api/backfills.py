@@ -10,6 +10,7 @@ from starlette.responses import Response
 
 from api.backend import backend_of
 from api.jobs import job_id_of
+from api.operations import contract
 from api.rules import Instant
 from api.wire import JsonResponse, read_body, rfc_3339
 from engine.backfill import MOST_CONCURRENT, Backfill, Order, Reprocess
@@ -82,6 +83,7 @@ BackfillPreviewOut = TypedDict(
 )
 
 
+@contract(body=OrderBackfill, status=201, also=(200,))
 async def create(request: Request) -> Response:
     """Order a backfill: 201 with it; for a dry run 200 with what it would do. Refuses with Conflict
     while the job has one that is not at its end."""
@@ -95,11 +97,13 @@ async def create(request: Request) -> Response:
     return JsonResponse(_shown(backfill), 201, {"Location": f"/v1/jobs/{job_id}/backfill"})
 
 
+@contract()
 async def show(request: Request) -> Response:
     """Answer how far the job's newest backfill is."""
     return await _backfill_response(request)
 
 
+@contract(refuses=("wrong_state",))
 async def cancel(request: Request) -> Response:
     """Have a backfill start nothing more; what is live of it goes on. Refuses with WrongState
     unless it is running."""

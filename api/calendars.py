@@ -16,6 +16,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from api.backend import backend_of
+from api.operations import contract
 from api.wire import JsonResponse, if_match, read_body, read_bytes, read_query
 from engine.errors import BadInput, NotFound
 from engine.plan import Calendar
@@ -71,17 +72,20 @@ class CalendarLine(TypedDict):
     included: int
 
 
+@contract()
 async def index(request: Request) -> Response:
     """Answer all calendars in order of their names."""
     found = (await read_calendars(backend_of(request).store)).by_name
     return JsonResponse({"calendars": [_line(found[name]) for name in sorted(found)]})
 
 
+@contract(gives=CalendarOut)
 async def show(request: Request) -> Response:
     calendar = await get_calendar(backend_of(request).store, _name_of(request))
     return _answer(calendar, 200)
 
 
+@contract(body=PutCalendar, gives=CalendarOut, also=(201,))
 async def put(request: Request) -> Response:
     """Store a calendar: 201 if it is new. What an iCalendar file says takes the place of the
     excluded dates (or the included ones), and the rest stays as it is.
@@ -104,6 +108,7 @@ async def put(request: Request) -> Response:
     return _answer(stored, 200 if known else 201)
 
 
+@contract(status=204)
 async def delete(request: Request) -> Response:
     """Delete a calendar. Refuses with Conflict while a job names it, and with 412 another version
     than `If-Match` names."""

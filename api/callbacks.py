@@ -11,6 +11,7 @@ from starlette.responses import Response
 
 from api.answers import ReportedOut
 from api.backend import Backend, backend_of
+from api.operations import contract
 from api.schemas_worker import ReportExecution
 from api.wire import JsonResponse, read_body, rfc_3339
 from engine import codec
@@ -23,6 +24,7 @@ from engine.store.reports import read_target, report_end, report_running, signin
 _OVER = "this attempt has ended, was cancelled, or counts as failed by now; nothing was changed"
 
 
+@contract(body=ReportExecution, gives=ReportedOut)
 async def report(request: Request) -> Response:
     """Take a target's word on an attempt. A repeat of the same end is answered with `already`.
 

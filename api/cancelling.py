@@ -8,9 +8,11 @@ from pydantic import BaseModel, ConfigDict, Field
 from starlette.requests import Request
 from starlette.responses import Response
 
+from api.answers import ExecutionOut
 from api.backend import backend_of
 from api.history import execution_out
 from api.jobs import job_id_of
+from api.operations import contract
 from api.schemas import MOST_NOTE_CHARS
 from api.wire import JsonResponse, read_body
 from engine.errors import BadInput, NotFound, WrongState
@@ -32,6 +34,7 @@ class Cancel(BaseModel):
     """Why, for whoever looks at the history."""
 
 
+@contract(body=Cancel, may_be_empty=True, gives=ExecutionOut, refuses=("wrong_state",))
 async def cancel_one(request: Request) -> Response:
     """End an execution that is waiting, running or about to be tried again; answer it as it then
     stands. A worker that runs it is told at its next heartbeat. Refuses with WrongState one that
@@ -54,6 +57,7 @@ async def cancel_one(request: Request) -> Response:
     return JsonResponse(execution_out(await _as_cancelled(backend.store, found)))
 
 
+@contract(body=Cancel, may_be_empty=True)
 async def cancel_all(request: Request) -> Response:
     """End all executions of a job that are live, and what waits for them; answer how many. The
     job's schedule goes on."""

@@ -16,6 +16,7 @@ from starlette.responses import Response
 from api.answers import ClaimOut
 from api.backend import Backend, backend_of
 from api.leases import dump_claimed
+from api.operations import contract
 from api.polling import Place, find_work
 from api.schemas_worker import ClaimExecution
 from api.wire import JsonResponse, read_body, rfc_3339, verbatim
@@ -32,6 +33,7 @@ from engine.store.outcomes import Result, ended, expired, late
 FELL_SILENT = "timeout: the target fell silent"
 
 
+@contract(body=ClaimExecution, gives=ClaimOut | list[ClaimOut])
 async def claim(request: Request) -> Response:
     """Hand executions over: of each stream first those whose lease ran out. With `wait_ms` wait for
     one where there is none; 204 (with `max` an empty array) when none came."""

@@ -13,10 +13,12 @@ from starlette.exceptions import HTTPException
 from starlette.requests import Request
 from starlette.responses import Response
 
+from api.answers import JobOut
 from api.backend import Backend, backend_of
 from api.depends import depends_for
 from api.forms import full_job_out, job_body, registration_of
 from api.jobs import calendars_for, created, job_id_of, job_response
+from api.operations import contract
 from api.schemas import CreateJob
 from api.schemas_depends import DEPENDENT_ONLY
 from api.wire import check, if_match, read_object
@@ -28,6 +30,7 @@ _TRIES = 5
 """A job may fire, or be made, between the look at it and the write."""
 
 
+@contract(body=CreateJob, gives=JobOut, also=(201,))
 async def put(request: Request) -> Response:
     """Create the job of this id, or replace its definition. 201 or 200 with the job. Refuses with
     412 another version than `If-Match` names."""
@@ -37,6 +40,7 @@ async def put(request: Request) -> Response:
     return await _write(request, lambda _: {**sent, "job_id": job_id}, may_create=True)
 
 
+@contract(body=CreateJob, gives=JobOut)
 async def patch(request: Request) -> Response:
     """Change what the body names (RFC 7396): null takes a field back to its default, the rest stays
     as it is. Refuses with NotFound, and with 412 another version than `If-Match` names."""

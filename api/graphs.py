@@ -11,6 +11,7 @@ from starlette.responses import Response
 from api.backend import backend_of
 from api.depends import depends_out
 from api.jobs import job_id_of
+from api.operations import contract
 from api.schemas_depends import LookAround, RunAgain
 from api.wire import JsonResponse, read_body, read_query, rfc_3339
 from engine.errors import BadInput, NotFound
@@ -51,6 +52,7 @@ class JobRunOut(TypedDict):
     awaited: NotRequired[list[str]]
 
 
+@contract(query=LookAround)
 async def around(request: Request) -> Response:
     """Answer a job with what is above it and below it, the nearest first, and their edges.
     `is_cut` says that there is more than is shown."""
@@ -61,6 +63,7 @@ async def around(request: Request) -> Response:
     return JsonResponse({"job_id": job_id, "nodes": nodes, **_edges_out(graph)})
 
 
+@contract()
 async def run(request: Request) -> Response:
     """Answer what became of one time, in ms or RFC 3339, in a job and in those below it that have
     its times. Refuses with NotFound what is no time."""
@@ -76,6 +79,7 @@ async def run(request: Request) -> Response:
     )
 
 
+@contract(body=RunAgain, status=202, refuses=("wrong_state",), may_be_empty=True)
 async def run_again(request: Request) -> Response:
     """Run an execution again that has ended; with `downstream` what is below it, too. 202 with the
     attempt that comes, and the jobs that run after it. Refuses with WrongState, changing nothing,

@@ -6,6 +6,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from api.backend import backend_of
+from api.operations import contract
 from api.wire import JsonResponse
 from engine import __version__
 from engine.errors import Unusable, WaterclockError
@@ -16,18 +17,21 @@ from engine.store.leases import read_holders
 from engine.store.server import check_server
 
 
+@contract()
 async def index(_: Request) -> Response:
     """Answer what this is, and where to go on."""
     links = {"jobs": "/v1/jobs", "healthz": "/healthz", "readyz": "/readyz"}
     return JsonResponse({"name": "waterclock", "version": __version__, "links": links})
 
 
+@contract()
 async def healthz(_: Request) -> Response:
     """Answer that this process serves requests. Touches no server, so that a restart of Redis does
     not restart the API."""
     return JsonResponse({"status": "ok"})
 
 
+@contract()
 async def readyz(request: Request) -> Response:
     """Answer that jobs can be taken: the server is reached, fit, and runs scripts. Refuses with
     503, saying what to do."""

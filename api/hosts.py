@@ -9,6 +9,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from api.backend import backend_of
+from api.operations import contract
 from api.paging import next_link
 from api.queues import ListNames, PutLimit
 from api.wire import JsonResponse, read_body, read_query, rfc_3339
@@ -31,6 +32,7 @@ class HostOut(TypedDict):
     """When it last asked for less (429, 503); None once that is over."""
 
 
+@contract(query=ListNames, gives=list[HostOut])
 async def index(request: Request) -> Response:
     """Answer the hosts that have limits, asked for less, or are waited for."""
     query = read_query(request, ListNames)
@@ -41,11 +43,13 @@ async def index(request: Request) -> Response:
     return JsonResponse([_shown(host) for host in page], headers=headers)
 
 
+@contract(gives=HostOut)
 async def show(request: Request) -> Response:
     standing = await read_host_standing(backend_of(request).store, _host_of(request))
     return JsonResponse(_shown(standing))
 
 
+@contract(body=PutLimit, gives=HostOut)
 async def put(request: Request) -> Response:
     """Set what a host is allowed, in place of what was set."""
     body = await read_body(request, PutLimit)
@@ -53,6 +57,7 @@ async def put(request: Request) -> Response:
     return await show(request)
 
 
+@contract(status=204)
 async def delete(request: Request) -> Response:
     """Lift all limits of a host."""
     await write_host(backend_of(request).store, _host_of(request), Limit())

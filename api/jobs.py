@@ -11,6 +11,7 @@ from api.answers import JobOut
 from api.backend import backend_of
 from api.depends import depends_for
 from api.forms import catch_up_out, full_job_out, job_out, registration_of
+from api.operations import contract
 from api.schemas import CreateJob, ListJobs, Nothing, PauseJob, ResumeJob
 from api.schemas_depends import DeleteJob
 from api.wire import JsonResponse, read_body, read_query
@@ -25,6 +26,7 @@ from engine.store.registering import Dependents, register_job, remove_job
 from engine.store.snapshot import read_calendars
 
 
+@contract(body=CreateJob, gives=JobOut, status=201, refuses=("job_exists", "cycle"))
 async def create(request: Request) -> Response:
     """Store a job. 201 with the job, and its execution's id if it runs at once. Refuses with
     JobExists an id that is taken, and with Cycle one that would depend on itself."""
@@ -55,6 +57,7 @@ async def calendars_for(store: Store, body: CreateJob) -> Calendars:
     return await read_calendars(store) if body.calendars else NO_CALENDARS
 
 
+@contract(query=ListJobs)
 async def index(request: Request) -> Response:
     """Answer one page of jobs in order of their ids; `next` is the `after` of the next page."""
     query = read_query(request, ListJobs)
@@ -64,10 +67,12 @@ async def index(request: Request) -> Response:
     return JsonResponse({"jobs": [job_out(stored) for stored in jobs], "next": following})
 
 
+@contract(gives=JobOut)
 async def show(request: Request) -> Response:
     return await _job_response(request)
 
 
+@contract(query=DeleteJob, status=204, refuses=("has_dependents",))
 async def delete(request: Request) -> Response:
     """Delete a job with its history and all that nobody has started yet. Refuses with HasDependents
     one that others depend on, unless `dependents` says what becomes of them."""
@@ -78,6 +83,7 @@ async def delete(request: Request) -> Response:
     return Response(status_code=204)
 
 
+@contract(body=Nothing, status=202, may_be_empty=True)
 async def run(request: Request) -> Response:
     """Start an execution now, whatever the job's state. 202 with its id."""
     backend, job_id = backend_of(request), job_id_of(request)
@@ -86,6 +92,7 @@ async def run(request: Request) -> Response:
     return JsonResponse({"execution_id": started}, 202)
 
 
+@contract(body=PauseJob, may_be_empty=True, gives=JobOut, refuses=("wrong_state",))
 async def pause(request: Request) -> Response:
     """Keep a job from firing; a note may say why. Refuses with WrongState unless it is active."""
     backend, job_id = backend_of(request), job_id_of(request)
@@ -94,6 +101,7 @@ async def pause(request: Request) -> Response:
     return await _job_response(request)
 
 
+@contract(body=ResumeJob, may_be_empty=True, gives=JobOut, refuses=("wrong_state",))
 async def resume(request: Request) -> Response:
     """Let a paused job fire again, and say what becomes of the times that the pause held back. With
     `dry_run` only say it. Refuses with WrongState unless it is paused."""

@@ -13,6 +13,7 @@ from starlette.responses import Response
 from api.answers import AttemptOut
 from api.backend import backend_of
 from api.history import attempt_out
+from api.operations import contract
 from api.paging import next_link
 from api.rules import Instant, JobId, PageLimit, Prefix, Queue
 from api.schemas import Nothing
@@ -148,6 +149,7 @@ class DoneOut(TypedDict):
     next: str | None
 
 
+@contract(query=ListLetters, gives=list[LineOut])
 async def index(request: Request) -> Response:
     """Answer letters, the newest first. A page may be short, or empty, while `Link` leads on: one
     look goes through a bounded number of letters."""
@@ -158,11 +160,13 @@ async def index(request: Request) -> Response:
     return JsonResponse([_line(line) for line in lines], headers=next_link(request, _next(found)))
 
 
+@contract(gives=LetterOut)
 async def show(request: Request) -> Response:
     letter = await get_letter(backend_of(request).store, _id_of(request))
     return JsonResponse(_shown(letter))
 
 
+@contract(body=Nothing, status=202, may_be_empty=True)
 async def redrive(request: Request) -> Response:
     """Give one dead execution another attempt: 202 with its id. Refuses with Conflict while an
     execution of this id is live, and when its job was deleted."""
@@ -177,6 +181,7 @@ async def redrive(request: Request) -> Response:
     return JsonResponse({"execution_id": execution_id}, 202)
 
 
+@contract(body=ChosenLetters, gives=DoneOut)
 async def redrive_many(request: Request) -> Response:
     """Give dead executions another attempt: one bounded step of it, and where to go on."""
     backend = backend_of(request)
@@ -194,6 +199,7 @@ async def redrive_many(request: Request) -> Response:
     return JsonResponse(done)
 
 
+@contract(status=204)
 async def discard(request: Request) -> Response:
     """Throw one letter away. The job's history keeps its records."""
     store, execution_id = backend_of(request).store, _id_of(request)
@@ -203,6 +209,7 @@ async def discard(request: Request) -> Response:
     return Response(status_code=204)
 
 
+@contract(body=ChosenLetters, gives=DoneOut)
 async def discard_many(request: Request) -> Response:
     """Throw letters away: one bounded step of it, and where to go on."""
     store = backend_of(request).store

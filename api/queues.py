@@ -9,6 +9,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from api.backend import backend_of
+from api.operations import contract
 from api.paging import next_link
 from api.rules import PageLimit
 from api.schemas import Nothing
@@ -61,6 +62,7 @@ class QueueOut(TypedDict):
     (their shares), `room`. What waits for a host is shown there."""
 
 
+@contract(query=ListNames, gives=list[QueueOut])
 async def index(request: Request) -> Response:
     """Answer the queues that have settings or something held at their gates, and the usual ones, in
     order of their names. Of any other its own page tells."""
@@ -72,10 +74,12 @@ async def index(request: Request) -> Response:
     return JsonResponse([_shown(queue) for queue in page], headers=headers)
 
 
+@contract(gives=QueueOut)
 async def show(request: Request) -> Response:
     return await _queue_response(request)
 
 
+@contract(body=PutLimit, gives=QueueOut)
 async def put(request: Request) -> Response:
     """Set what a queue is allowed, in place of what was set. Pause and fairness stay."""
     body = await read_body(request, PutLimit)
@@ -83,11 +87,13 @@ async def put(request: Request) -> Response:
     return await _queue_response(request)
 
 
+@contract(body=Nothing, may_be_empty=True, gives=QueueOut)
 async def pause(request: Request) -> Response:
     """Hand out nothing more of a queue. What runs goes on; what is due waits."""
     return await _set_paused(request, True)
 
 
+@contract(body=Nothing, may_be_empty=True, gives=QueueOut)
 async def resume(request: Request) -> Response:
     """Hand out a queue's executions again."""
     return await _set_paused(request, False)

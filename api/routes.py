@@ -1,8 +1,8 @@
-"""The route table: every method and path of the API, and the function that answers it."""
+"""The route table: every operation of the API, in the order in which its document lists them."""
 
 from __future__ import annotations
 
-from starlette.routing import BaseRoute, Route
+from starlette.routing import BaseRoute
 
 from api import (
     backfills,
@@ -21,55 +21,66 @@ from api import (
     queues,
     schedules,
 )
+from api.operations import Operation
+from engine.access import Scope
 
-ROUTES: list[BaseRoute] = [
-    Route("/", health.index),
-    Route("/healthz", health.healthz),
-    Route("/readyz", health.readyz),
-    Route("/v1/jobs", jobs.create, methods=["POST"]),
-    Route("/v1/jobs", jobs.index),
-    Route("/v1/jobs/{job_id}", jobs.show),
-    Route("/v1/jobs/{job_id}", edits.put, methods=["PUT"]),
-    Route("/v1/jobs/{job_id}", edits.patch, methods=["PATCH"]),
-    Route("/v1/jobs/{job_id}", jobs.delete, methods=["DELETE"]),
-    Route("/v1/jobs/{job_id}/run", jobs.run, methods=["POST"]),
-    Route("/v1/jobs/{job_id}/pause", jobs.pause, methods=["POST"]),
-    Route("/v1/jobs/{job_id}/resume", jobs.resume, methods=["POST"]),
-    Route("/v1/jobs/{job_id}/executions", executions.index),
-    Route("/v1/jobs/{job_id}/cancel", cancelling.cancel_all, methods=["POST"]),
-    Route("/v1/executions/{execution_id}/cancel", cancelling.cancel_one, methods=["POST"]),
-    Route("/v1/executions/{execution_id}/rerun", graphs.run_again, methods=["POST"]),
-    Route("/v1/jobs/{job_id}/graph", graphs.around),
-    Route("/v1/graphs/{job_id}/runs/{time}", graphs.run),
-    Route("/v1/jobs/{job_id}/upcoming", schedules.upcoming),
-    Route("/v1/jobs/{job_id}/explain", schedules.explain_time),
-    Route("/v1/schedules/preview", schedules.preview, methods=["POST"]),
-    Route("/v1/jobs/{job_id}/backfills", backfills.create, methods=["POST"]),
-    Route("/v1/jobs/{job_id}/backfill", backfills.show),
-    Route("/v1/jobs/{job_id}/backfill", backfills.cancel, methods=["DELETE"]),
-    Route("/v1/calendars", calendars.index),
-    Route("/v1/calendars/{name}", calendars.show),
-    Route("/v1/calendars/{name}", calendars.put, methods=["PUT"]),
-    Route("/v1/calendars/{name}", calendars.delete, methods=["DELETE"]),
-    Route("/v1/dead", letters.index),
-    Route("/v1/dead/redrive", letters.redrive_many, methods=["POST"]),
-    Route("/v1/dead/discard", letters.discard_many, methods=["POST"]),
-    Route("/v1/dead/{execution_id}", letters.show),
-    Route("/v1/dead/{execution_id}", letters.discard, methods=["DELETE"]),
-    Route("/v1/dead/{execution_id}/redrive", letters.redrive, methods=["POST"]),
-    Route("/v1/queues", queues.index),
-    Route("/v1/queues/{queue}", queues.show),
-    Route("/v1/queues/{queue}", queues.put, methods=["PUT"]),
-    Route("/v1/queues/{queue}/pause", queues.pause, methods=["POST"]),
-    Route("/v1/queues/{queue}/resume", queues.resume, methods=["POST"]),
-    Route("/v1/hosts", hosts.index),
-    Route("/v1/hosts/{host}", hosts.show),
-    Route("/v1/hosts/{host}", hosts.put, methods=["PUT"]),
-    Route("/v1/hosts/{host}", hosts.delete, methods=["DELETE"]),
-    Route("/v1/callbacks/{token}", callbacks.report, methods=["POST"]),
-    Route("/internal/executions/claim", claims.claim, methods=["POST"]),
-    Route("/internal/executions/complete", completions.complete_many, methods=["POST"]),
-    Route("/internal/executions/{execution_id}/heartbeat", completions.heartbeat, methods=["POST"]),
-    Route("/internal/executions/{execution_id}/complete", completions.complete, methods=["POST"]),
-    Route("/internal/executions/{execution_id}/fail", completions.fail, methods=["POST"]),
-]
+READ, WRITE, WORKER, ADMIN = Scope.READ, Scope.WRITE, Scope.WORKER, Scope.ADMIN
+
+_JOB = "/v1/jobs/{job_id}"
+_EXECUTION = "/v1/executions/{execution_id}"
+_DEAD = "/v1/dead/{execution_id}"
+_LEASED = "/internal/executions/{execution_id}"
+
+OPERATIONS: tuple[Operation, ...] = (
+    Operation("GET", "/", None, health.index),
+    Operation("GET", "/healthz", None, health.healthz),
+    Operation("GET", "/readyz", None, health.readyz),
+    Operation("POST", "/v1/jobs", WRITE, jobs.create),
+    Operation("GET", "/v1/jobs", READ, jobs.index),
+    Operation("GET", _JOB, READ, jobs.show),
+    Operation("PUT", _JOB, WRITE, edits.put),
+    Operation("PATCH", _JOB, WRITE, edits.patch),
+    Operation("DELETE", _JOB, WRITE, jobs.delete),
+    Operation("POST", f"{_JOB}/run", WRITE, jobs.run),
+    Operation("POST", f"{_JOB}/pause", WRITE, jobs.pause),
+    Operation("POST", f"{_JOB}/resume", WRITE, jobs.resume),
+    Operation("GET", f"{_JOB}/executions", READ, executions.index),
+    Operation("POST", f"{_JOB}/cancel", WRITE, cancelling.cancel_all),
+    Operation("POST", f"{_EXECUTION}/cancel", WRITE, cancelling.cancel_one),
+    Operation("POST", f"{_EXECUTION}/rerun", WRITE, graphs.run_again),
+    Operation("GET", f"{_JOB}/graph", READ, graphs.around),
+    Operation("GET", "/v1/graphs/{job_id}/runs/{time}", READ, graphs.run),
+    Operation("GET", f"{_JOB}/upcoming", READ, schedules.upcoming),
+    Operation("GET", f"{_JOB}/explain", READ, schedules.explain_time),
+    Operation("POST", "/v1/schedules/preview", READ, schedules.preview),
+    Operation("POST", f"{_JOB}/backfills", WRITE, backfills.create),
+    Operation("GET", f"{_JOB}/backfill", READ, backfills.show),
+    Operation("DELETE", f"{_JOB}/backfill", WRITE, backfills.cancel),
+    Operation("GET", "/v1/calendars", READ, calendars.index),
+    Operation("GET", "/v1/calendars/{name}", READ, calendars.show),
+    Operation("PUT", "/v1/calendars/{name}", WRITE, calendars.put),
+    Operation("DELETE", "/v1/calendars/{name}", WRITE, calendars.delete),
+    Operation("GET", "/v1/dead", READ, letters.index),
+    Operation("POST", "/v1/dead/redrive", WRITE, letters.redrive_many),
+    Operation("POST", "/v1/dead/discard", WRITE, letters.discard_many),
+    Operation("GET", _DEAD, READ, letters.show),
+    Operation("DELETE", _DEAD, WRITE, letters.discard),
+    Operation("POST", f"{_DEAD}/redrive", WRITE, letters.redrive),
+    Operation("GET", "/v1/queues", READ, queues.index),
+    Operation("GET", "/v1/queues/{queue}", READ, queues.show),
+    Operation("PUT", "/v1/queues/{queue}", WRITE, queues.put),
+    Operation("POST", "/v1/queues/{queue}/pause", WRITE, queues.pause),
+    Operation("POST", "/v1/queues/{queue}/resume", WRITE, queues.resume),
+    Operation("GET", "/v1/hosts", READ, hosts.index),
+    Operation("GET", "/v1/hosts/{host}", READ, hosts.show),
+    Operation("PUT", "/v1/hosts/{host}", WRITE, hosts.put),
+    Operation("DELETE", "/v1/hosts/{host}", WRITE, hosts.delete),
+    Operation("POST", "/v1/callbacks/{token}", None, callbacks.report),
+    Operation("POST", "/internal/executions/claim", WORKER, claims.claim),
+    Operation("POST", "/internal/executions/complete", WORKER, completions.complete_many),
+    Operation("POST", f"{_LEASED}/heartbeat", WORKER, completions.heartbeat),
+    Operation("POST", f"{_LEASED}/complete", WORKER, completions.complete),
+    Operation("POST", f"{_LEASED}/fail", WORKER, completions.fail),
+)
+
+ROUTES: list[BaseRoute] = [operation.route() for operation in OPERATIONS]

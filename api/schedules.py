@@ -12,6 +12,7 @@ from api.answers import DifferenceOut, ExplanationOut, PreviewOut, TimeOut
 from api.backend import backend_of
 from api.forms import warnings_out
 from api.jobs import job_id_of
+from api.operations import contract
 from api.schemas import ExplainTime, ListUpcoming, PreviewSchedule
 from api.wire import JsonResponse, read_body, read_query, rfc_3339
 from engine.errors import NotFound
@@ -33,6 +34,7 @@ COMPARED = 50
 """Times of two schedules that are held against each other."""
 
 
+@contract(query=ListUpcoming)
 async def upcoming(request: Request) -> Response:
     """Answer a job's next nominal times: of a paused one those it had if it were resumed now, of a
     completed one none."""
@@ -46,6 +48,7 @@ async def upcoming(request: Request) -> Response:
     )
 
 
+@contract(body=PreviewSchedule, gives=PreviewOut)
 async def preview(request: Request) -> Response:
     """Answer what a schedule means, what is odd about it, how other dialects write it, and its next
     times; with the id of a job also what would change for that job."""
@@ -77,6 +80,7 @@ async def preview(request: Request) -> Response:
     return JsonResponse(shown)
 
 
+@contract(query=ExplainTime, gives=ExplanationOut)
 async def explain_time(request: Request) -> Response:
     """Answer what happened at a nominal time of the job, or will happen, and why."""
     backend = backend_of(request)

@@ -19,10 +19,10 @@ LAYERS = {
     "vocabulary": "engine.errors engine.names engine.model engine.execution engine.plan"
     " engine.backoff engine.clock"
     " engine.crontab engine.registration engine.backfill"
-    " engine.explain engine.shares engine.depends",
+    " engine.explain engine.shares engine.depends engine.access",
     "naming": "engine.keys engine.codec engine.config",
     "storage": "engine.scripts engine.store",
-    "loops": "engine.loop engine.shards engine.scheduler engine.backfiller engine.worker"
+    "loops": "engine.loop engine.announcer engine.shards engine.scheduler engine.backfiller engine.worker"
     " engine.gatekeeper engine.gates engine.lanes"
     " engine.reading engine.holding engine.beats engine.reporting engine.pushback"
     " engine.reclaimer engine.sweeper engine.relay engine.targets engine.embedded"
