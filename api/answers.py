@@ -3,7 +3,9 @@ milliseconds and say so."""
 
 from __future__ import annotations
 
-from typing import Any, Literal, NotRequired, TypedDict
+from typing import Any, Literal, NotRequired
+
+from typing_extensions import TypedDict
 
 
 class NoteOut(TypedDict):

@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
-from typing import Literal, TypedDict
+from typing import Literal
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import Field
 from starlette.requests import Request
 from starlette.responses import Response
+from typing_extensions import TypedDict
 
 from api.backend import backend_of
 from api.jobs import job_id_of
 from api.operations import contract
 from api.rules import Instant
+from api.taken import Taken
 from api.wire import JsonResponse, read_body, rfc_3339
 from engine.backfill import MOST_CONCURRENT, Backfill, Order, Reprocess
 from engine.store.backfills import (
@@ -23,10 +25,8 @@ from engine.store.backfills import (
 )
 
 
-class OrderBackfill(BaseModel):
+class OrderBackfill(Taken):
     """The body of `POST /v1/jobs/{job_id}/backfills`: the nominal times from `from` to `to`."""
-
-    model_config = ConfigDict(extra="forbid", strict=True, frozen=True)
 
     from_: Instant = Field(alias="from")
     to: Instant

@@ -8,15 +8,16 @@ from __future__ import annotations
 import asyncio
 import re
 from dataclasses import replace
-from typing import Any, Literal, TypedDict
+from typing import Any, Literal
 
-from pydantic import BaseModel, ConfigDict
 from starlette.exceptions import HTTPException
 from starlette.requests import Request
 from starlette.responses import Response
+from typing_extensions import TypedDict
 
 from api.backend import backend_of
 from api.operations import contract
+from api.taken import Taken
 from api.wire import JsonResponse, if_match, read_body, read_bytes, read_query
 from engine.errors import BadInput, NotFound
 from engine.plan import Calendar
@@ -28,11 +29,9 @@ from engine.store.snapshot import read_calendars
 _ICAL_TYPE = re.compile(r"text/calendar\s*(;.*)?", re.IGNORECASE)
 
 
-class PutCalendar(BaseModel):
+class PutCalendar(Taken):
     """The body of `PUT /v1/calendars/{name}`: the whole calendar, with defaults for what is left
     out."""
-
-    model_config = ConfigDict(extra="forbid", strict=True, frozen=True)
 
     timezone: str | None = None
     weekdays: list[str] = ["MO", "TU", "WE", "TH", "FR", "SA", "SU"]
@@ -41,10 +40,8 @@ class PutCalendar(BaseModel):
     include: list[str] = []
 
 
-class ImportIcal(BaseModel):
+class ImportIcal(Taken):
     """The query of a `PUT` of an iCalendar file."""
-
-    model_config = ConfigDict(extra="forbid", frozen=True)
 
     dates: Literal["exclude", "include"] = "exclude"
     """Which of the calendar's dates become those of the file."""

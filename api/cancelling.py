@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import Field
 from starlette.requests import Request
 from starlette.responses import Response
 
@@ -14,6 +14,7 @@ from api.history import execution_out
 from api.jobs import job_id_of
 from api.operations import contract
 from api.schemas import MOST_NOTE_CHARS
+from api.taken import Taken
 from api.wire import JsonResponse, read_body
 from engine.errors import BadInput, NotFound, WrongState
 from engine.execution import ExecutionState
@@ -25,10 +26,8 @@ from engine.store.history import Execution, list_executions
 _LIVE = (ExecutionState.WAITING, ExecutionState.RUNNING, ExecutionState.RETRYING)
 
 
-class Cancel(BaseModel):
+class Cancel(Taken):
     """The body, which need not be sent."""
-
-    model_config = ConfigDict(extra="forbid", strict=True, frozen=True)
 
     note: str = Field("", max_length=MOST_NOTE_CHARS)
     """Why, for whoever looks at the history."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TypedDict
+from typing_extensions import TypedDict
 
 from api.answers import UpstreamOut
 from api.schemas import CreateJob

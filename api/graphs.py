@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import re
-from typing import NotRequired, TypedDict
+from typing import NotRequired
 
 from starlette.requests import Request
 from starlette.responses import Response
+from typing_extensions import TypedDict
 
 from api.backend import backend_of
 from api.depends import depends_out

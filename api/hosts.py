@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import re
-from typing import TypedDict
 
 from starlette.requests import Request
 from starlette.responses import Response
+from typing_extensions import TypedDict
 
 from api.backend import backend_of
 from api.operations import contract

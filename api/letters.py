@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import re
-from typing import Annotated, Any, Literal, NotRequired, TypedDict
+from typing import Annotated, Any, Literal, NotRequired
 
-from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field
+from pydantic import AfterValidator, BeforeValidator, Field
 from pydantic_core import PydanticCustomError
 from starlette.requests import Request
 from starlette.responses import Response
+from typing_extensions import TypedDict
 
 from api.answers import AttemptOut
 from api.backend import backend_of
@@ -17,6 +18,7 @@ from api.operations import contract
 from api.paging import next_link
 from api.rules import Instant, JobId, PageLimit, Prefix, Queue
 from api.schemas import Nothing
+from api.taken import Taken
 from api.wire import JsonResponse, read_body, read_query, rfc_3339, verbatim
 from engine.errors import BadInput, Conflict, NotFound
 from engine.execution import DeadLetter, DeadReason, Record
@@ -66,10 +68,8 @@ After = Annotated[Any, BeforeValidator(_read_place)]
 """The `next` of an answer, taken as a place among the letters."""
 
 
-class Letters(BaseModel):
+class Letters(Taken):
     """Which letters: those for which all holds that is given."""
-
-    model_config = ConfigDict(extra="forbid", strict=True, frozen=True)
 
     job_id: JobId | None = None
     prefix: Prefix | None = None

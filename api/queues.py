@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
-from typing import TypedDict
-
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import Field
 from starlette.requests import Request
 from starlette.responses import Response
+from typing_extensions import TypedDict
 
 from api.backend import backend_of
 from api.operations import contract
 from api.paging import next_link
 from api.rules import PageLimit
 from api.schemas import Nothing
+from api.taken import Taken
 from api.wire import JsonResponse, read_body, read_query
 from engine.errors import NotFound
 from engine.names import QUEUE
@@ -22,11 +22,9 @@ from engine.store.standing import QueueStanding, list_queues, read_queue_standin
 MOST_AT_ONCE = 1_000_000
 
 
-class PutLimit(BaseModel):
+class PutLimit(Taken):
     """The body of `PUT /v1/queues/{queue}` and `PUT /v1/hosts/{host}`: what is left out is not
     limited."""
-
-    model_config = ConfigDict(extra="forbid", strict=True, frozen=True)
 
     concurrency: int | None = Field(None, ge=1, le=MOST_AT_ONCE)
     rate: float | None = Field(None, ge=0.001, le=MOST_AT_ONCE)
@@ -37,10 +35,8 @@ class PutLimit(BaseModel):
         return Limit(self.concurrency, self.rate, self.burst)
 
 
-class ListNames(BaseModel):
+class ListNames(Taken):
     """The query of `GET /v1/queues` and `GET /v1/hosts`."""
-
-    model_config = ConfigDict(extra="forbid", strict=True, frozen=True)
 
     limit: PageLimit = 100
     after: str = ""

@@ -8,14 +8,13 @@ from __future__ import annotations
 
 from typing import Annotated, Any, Literal
 
-from pydantic import BaseModel, ConfigDict, Field, model_validator
+from pydantic import Field, model_validator
 
 from api.rules import (
     MOST_UPCOMING,
     Dialect,
     ExplainedTime,
     Group,
-    Headers,
     Instant,
     JobId,
     PageLimit,
@@ -24,11 +23,13 @@ from api.rules import (
     Schedule,
     Timezone,
     UpcomingLimit,
-    Url,
     ask,
 )
+from api.rules_headers import Headers
 from api.rules_shell import Directory, ShellCommand, Stdin, User, Variables
+from api.rules_url import Url
 from api.schemas_depends import DEPENDENT_ONLY, UpstreamsIn, check_depends
+from api.taken import Taken
 from engine.backoff import (
     LONGEST_SPAN_MS,
     LONGEST_WAIT_MS,
@@ -58,11 +59,7 @@ _RETRY = Retry()
 _MISFIRE = Misfire()
 
 
-class _Taken(BaseModel):
-    model_config = ConfigDict(extra="forbid", strict=True, frozen=True)
-
-
-class HttpTargetIn(_Taken):
+class HttpTargetIn(Taken):
     type: Literal["http"]
     url: Url
     headers: Headers = {}
@@ -70,15 +67,17 @@ class HttpTargetIn(_Taken):
     follow_redirects: int = Field(0, ge=0, le=MOST_REDIRECTS)
     respond_async: bool = False
     heartbeat_ms: int = Field(60_000, ge=1_000, le=LONGEST_RUN_MS)
+    signing: Literal["job", "group"] | None = None
+    template: bool = False
 
 
-class WorkerTargetIn(_Taken):
+class WorkerTargetIn(Taken):
     type: Literal["worker"]
     handler: str | None = Field(None, min_length=1, max_length=MOST_HANDLER_CHARS)
     timeout_ms: int | None = Field(None, ge=100, le=LONGEST_RUN_MS)
 
 
-class ShellTargetIn(_Taken):
+class ShellTargetIn(Taken):
     type: Literal["shell"]
     command: ShellCommand
     cwd: Directory | None = None
@@ -88,7 +87,7 @@ class ShellTargetIn(_Taken):
     timeout_ms: int = Field(3_600_000, ge=100, le=LONGEST_COMMAND_MS)
 
 
-class RetryIn(_Taken):
+class RetryIn(Taken):
     max_attempts: int = Field(_RETRY.max_attempts, ge=1, le=MOST_ATTEMPTS)
     backoff: Backoff = _RETRY.backoff
     base_ms: int = Field(_RETRY.base_ms, ge=0, le=LONGEST_WAIT_MS)
@@ -109,7 +108,7 @@ class RetryIn(_Taken):
         return Retry.from_dict(self.model_dump())
 
 
-class MisfireIn(_Taken):
+class MisfireIn(Taken):
     policy: MisfirePolicy = _MISFIRE.policy
     grace_ms: int = Field(_MISFIRE.grace_ms, ge=0, le=LONGEST_GRACE_MS)
     max_catch_up: int = Field(_MISFIRE.max_catch_up, ge=1, le=MOST_CATCH_UP)
@@ -118,7 +117,7 @@ class MisfireIn(_Taken):
         return Misfire(self.policy, self.grace_ms, self.max_catch_up)
 
 
-class TimingIn(_Taken):
+class TimingIn(Taken):
     """When, wherever that is sent. Its validation context holds `clock`, a Clock."""
 
     # The order counts: schedule_expr is checked against the three above it.
@@ -195,34 +194,34 @@ class PreviewSchedule(TimingIn):
     n: int = Field(10, ge=1, le=MOST_UPCOMING)
 
 
-class PauseJob(_Taken):
+class PauseJob(Taken):
     note: str = Field("", max_length=MOST_NOTE_CHARS)
 
 
-class Nothing(_Taken):
+class Nothing(Taken):
     """A body that need not be sent, and holds no field."""
 
 
-class ResumeJob(_Taken):
+class ResumeJob(Taken):
     misfire: MisfirePolicy | None = None
     """What becomes of the times that passed; by default the job's own policy decides."""
     dry_run: bool = False
     note: str = Field("", max_length=MOST_NOTE_CHARS)
 
 
-class ListJobs(_Taken):
+class ListJobs(Taken):
     limit: PageLimit = 100
     after: Prefix = ""
     prefix: Prefix = ""
 
 
-class ListExecutions(_Taken):
+class ListExecutions(Taken):
     limit: PageLimit = 100
 
 
-class ListUpcoming(_Taken):
+class ListUpcoming(Taken):
     n: UpcomingLimit = 10
 
 
-class ExplainTime(_Taken):
+class ExplainTime(Taken):
     at: ExplainedTime

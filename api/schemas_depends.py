@@ -7,9 +7,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import (
     AfterValidator,
-    BaseModel,
     BeforeValidator,
-    ConfigDict,
     Field,
     ValidatorFunctionWrapHandler,
     WrapValidator,
@@ -17,6 +15,7 @@ from pydantic import (
 from pydantic_core import PydanticCustomError
 
 from api.rules import whole_number
+from api.taken import Taken
 from engine.codec import dump_result
 from engine.depends import MOST_UPSTREAMS, Condition
 from engine.errors import BadInput
@@ -25,10 +24,6 @@ from engine.names import check_job_id
 DEPENDENT_ONLY = {"join", "match", "gate", "gate_deadline_ms", "allow_missing"}
 """Fields of a job that go with `depends_on` only."""
 MOST_LEVELS = 1_000
-
-
-class _Taken(BaseModel):
-    model_config = ConfigDict(extra="forbid", strict=True, frozen=True)
 
 
 def _refuse(detail: str, field: str = "") -> PydanticCustomError:
@@ -42,7 +37,7 @@ def _check_upstream(job_id: str) -> str:
         raise _refuse(error.message) from None
 
 
-class UpstreamIn(_Taken):
+class UpstreamIn(Taken):
     job: Annotated[str, AfterValidator(_check_upstream)]
     condition: Literal["succeeded", "failed", "finished"] = "succeeded"
 
@@ -100,20 +95,20 @@ def refuse_result(result: bytes) -> None:
         raise _refuse("this goes with status `succeeded` only", "result")
 
 
-class DeleteJob(_Taken):
+class DeleteJob(Taken):
     """The query of `DELETE /v1/jobs/{job_id}`."""
 
     dependents: Literal["cascade", "detach"] | None = None
     """What becomes of jobs that depend on this one; without it they keep it from going."""
 
 
-class LookAround(_Taken):
+class LookAround(Taken):
     """The query of `GET /v1/jobs/{job_id}/graph`."""
 
     depth: Annotated[int, BeforeValidator(whole_number), Field(ge=0, le=MOST_LEVELS)] = MOST_LEVELS
 
 
-class RunAgain(_Taken):
+class RunAgain(Taken):
     """The body of `POST /v1/executions/{execution_id}/rerun`, which need not be sent."""
 
     downstream: bool = False

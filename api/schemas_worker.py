@@ -5,11 +5,12 @@ from __future__ import annotations
 
 from typing import Annotated, Literal, Self
 
-from pydantic import AfterValidator, BaseModel, ConfigDict, Field, model_validator
+from pydantic import AfterValidator, Field, model_validator
 from pydantic_core import PydanticCustomError
 
 from api.rules import Queue, WorkerName
 from api.schemas_depends import ExecutionResult, refuse_result
+from api.taken import Taken
 from engine.backoff import LONGEST_WAIT_MS
 from engine.errors import BadInput
 from engine.names import WORKER_QUEUE, check_queue
@@ -19,10 +20,6 @@ MOST_CLAIMED = 100
 MOST_QUEUES = 20
 LONGEST_POLL_MS = 30_000
 LONGEST_RUN_MS = 30 * 86_400_000
-
-
-class _Taken(BaseModel):
-    model_config = ConfigDict(extra="forbid", strict=True, frozen=True)
 
 
 def _refuse(detail: str, field: str) -> PydanticCustomError:
@@ -51,7 +48,7 @@ Queues = Annotated[
 ]
 
 
-class ClaimExecution(_Taken):
+class ClaimExecution(Taken):
     worker: WorkerName
     queue: Queue | None = None
     queues: Queues | None = None
@@ -73,11 +70,11 @@ class ClaimExecution(_Taken):
         return self.queues or [self.queue or WORKER_QUEUE]
 
 
-class HeartbeatExecution(_Taken):
+class HeartbeatExecution(Taken):
     lease: str
 
 
-class FailExecution(_Taken):
+class FailExecution(Taken):
     lease: str
     error: str | None = None
     status_code: int | None = Field(None, ge=100, le=599)
@@ -116,7 +113,7 @@ class CompleteOne(CompleteExecution):
     execution_id: str
 
 
-class ReportExecution(_Taken):
+class ReportExecution(Taken):
     """The body of `POST /v1/callbacks/{token}`."""
 
     status: Literal["running", "succeeded", "failed"]
