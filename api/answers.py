@@ -57,6 +57,7 @@ class JobOut(TypedDict):
     retry: dict[str, Any]
     priority: str
     group: str | None
+    tags: list[str]
     overlap: str
     concurrency: int
     max_runs: int | None
@@ -84,6 +85,23 @@ class JobOut(TypedDict):
     """In the answer to the creation of a job that runs at once."""
     catch_up: NotRequired[CatchUpOut]
     """In the answer to a resume."""
+
+
+class JobPageOut(TypedDict):
+    jobs: list[JobOut]
+    next: str | None
+    """The `after` of the next page; null at the end."""
+
+
+class StartedOut(TypedDict):
+    """What was set going."""
+
+    execution_id: str
+
+
+class CancelledOut(TypedDict):
+    cancelled: int
+    """Executions that were ended."""
 
 
 class TimeOut(TypedDict):
@@ -149,6 +167,8 @@ class ExecutionOut(TypedDict):
     attempts: list[AttemptOut]
     retry_at: NotRequired[str]
     worker: NotRequired[str]
+    dead_letter: NotRequired[str]
+    """Where its dead letter is, in the answer about one execution."""
 
 
 class SkippedOut(TypedDict):
@@ -173,6 +193,11 @@ class ClaimOut(TypedDict):
     """What upstream jobs gave, by job."""
     lease: str
     lease_ms: int
+
+
+class LeaseOut(TypedDict):
+    lease_ms: int
+    """How long it lasts from now on."""
 
 
 class CompletedOut(TypedDict):

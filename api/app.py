@@ -6,10 +6,14 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
 from starlette.applications import Starlette
+from starlette.middleware import Middleware
 
 from api.backend import Backend
+from api.limits import LimitHeaders
 from api.problems import HANDLERS
 from api.routes import ROUTES
+from api.shaping import Shaper
+from engine.access import ANYONE
 from engine.clock import SampledClock
 from engine.config import Config
 from engine.store import Store
@@ -22,7 +26,7 @@ def create_app(
 
     Its lifespan opens the store that `config` names, unless one is given, which stays the caller's
     to close. With no server to reach it starts all the same, answers 503, and keeps trying; with an
-    unfit one its start raises Unusable.
+    unfit one its start raises Unusable, and so it does where keys are asked for and there is none.
     """
     backend = Backend(config, store, clock)
 
@@ -31,7 +35,13 @@ def create_app(
         async with backend:
             yield
 
-    app = Starlette(routes=ROUTES, exception_handlers=HANDLERS, lifespan=lifespan)
+    app = Starlette(
+        routes=ROUTES,
+        exception_handlers=HANDLERS,
+        lifespan=lifespan,
+        middleware=[Middleware(LimitHeaders)] if backend.gate.asks_for_keys else [],
+    )
     app.router.redirect_slashes = False
     app.state.backend = backend
+    app.state.shaper = Shaper(backend, ANYONE)
     return app

@@ -5,17 +5,23 @@ from __future__ import annotations
 import asyncio
 import logging
 from random import Random
-from typing import Self
+from typing import Any, Self
 
 from starlette.requests import Request
 
+from api.door import Door
+from api.gate import Gate
+from api.gathering import Gathering
 from api.polling import Polls
+from api.tailing import Tailing
+from engine.access import Scope
 from engine.backoff import MOST_ATTEMPTS, Retry
 from engine.clock import SampledClock, ServerClock
 from engine.config import Config
-from engine.errors import Unusable
+from engine.errors import Frozen, Unusable
 from engine.store import Store
 from engine.store.connection import TRANSIENT
+from engine.store.phase import REFUSALS, Phase, read_phase
 from engine.store.server import time_ms
 
 log = logging.getLogger(__name__)
@@ -30,7 +36,8 @@ class Backend:
 
     1. Opens the store, unless it was given one, and keeps trying while no server can be reached,
        or the one that is reached later turns out unfit.
-    2. Samples the server's clock each second.
+    2. Each second samples the server's clock, looks whether the deployment is frozen, and stores
+       when keys were last used.
     3. At the end closes the store that it opened.
     """
 
@@ -39,11 +46,16 @@ class Backend:
         self.rng = Random()
         self.turn = 0
         """Where the next claim begins to look, so that no shard is served last for ever."""
+        self.door = Door.of(config)
+        self.gate = Gate(config)
         self.polls = Polls(lambda: self.store)
+        self.gathering = Gathering(lambda: self.store)
+        self.tailing = Tailing(lambda: self.store)
         self._config = config
         self._store = store
         self._owns_store = store is None
         self._unusable: Unusable | None = None
+        self._frozen: Phase | None = None
         self._is_reached = True
         self._task: asyncio.Task[None] | None = None
 
@@ -55,9 +67,33 @@ class Backend:
             raise self._unusable or ConnectionError("no server was reached yet")
         return self._store
 
+    def end_waiting(self) -> None:
+        """Answer all who wait for work, and end all who listen: the process is to end."""
+        self.polls.close()
+        self.tailing.close()
+
+    def refuse_frozen(self, scope: Scope | None) -> None:
+        """Refuse with Frozen what would change a deployment that is moving to another server, or
+        has moved, as of a second ago. Scripts know at once, and let work end that has begun; what
+        is written without one is turned away here."""
+        if self._frozen and scope in (Scope.WRITE, Scope.ADMIN):
+            raise Frozen(f"this deployment {REFUSALS[self._frozen]}; nothing was changed")
+
+    @property
+    def context(self) -> dict[str, Any]:
+        """What bodies that define a job are checked against."""
+        return {"clock": self.clock, "door": self.door}
+
     async def __aenter__(self) -> Self:
-        """Raises Unusable if the server answers and is unfit."""
+        """Raises Unusable if the server answers and is unfit, or holds no key where one is asked
+        for."""
         await self._step()
+        try:
+            if self._store is not None and self._is_reached:
+                await self.gate.check_start(self._store)
+        except BaseException:
+            await self._close()
+            raise
         self._task = asyncio.create_task(self._run(), name="api-backend")
         return self
 
@@ -66,6 +102,9 @@ class Backend:
         while self._task and not self._task.done():
             self._task.cancel()
             await asyncio.wait([self._task], timeout=CANCEL_S)
+        await self._close()
+
+    async def _close(self) -> None:
         if self._store and self._owns_store:
             await self._store.close()
 
@@ -92,6 +131,8 @@ class Backend:
             if self._store is None:
                 self._store = await Store.open(self._config)
             self.clock.sample(await time_ms(self._store.client))
+            self._frozen = await read_phase(self._store.client)
+            await self.gate.write_uses(self._store)
         except TRANSIENT as error:
             if self._is_reached:
                 log.warning("Redis does not answer: %s: %s", type(error).__name__, error)

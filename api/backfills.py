@@ -9,6 +9,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 from typing_extensions import TypedDict
 
+from api.access import check_job
 from api.backend import backend_of
 from api.jobs import job_id_of
 from api.operations import contract
@@ -83,12 +84,19 @@ BackfillPreviewOut = TypedDict(
 )
 
 
-@contract(body=OrderBackfill, status=201, also=(200,))
+@contract(
+    body=OrderBackfill,
+    gives=BackfillOut | BackfillPreviewOut,
+    status=201,
+    also=(200,),
+    refuses=("conflict",),
+)
 async def create(request: Request) -> Response:
     """Order a backfill: 201 with it; for a dry run 200 with what it would do. Refuses with Conflict
     while the job has one that is not at its end."""
     backend, job_id = backend_of(request), job_id_of(request)
     body = await read_body(request, OrderBackfill)
+    await check_job(request, job_id)
     order, now = body.to_order(), backend.clock.now_ms()
     if body.dry_run:
         preview = await preview_backfill(backend.store, job_id, order, now)
@@ -97,22 +105,25 @@ async def create(request: Request) -> Response:
     return JsonResponse(_shown(backfill), 201, {"Location": f"/v1/jobs/{job_id}/backfill"})
 
 
-@contract()
+@contract(gives=BackfillOut)
 async def show(request: Request) -> Response:
     """Answer how far the job's newest backfill is."""
     return await _backfill_response(request)
 
 
-@contract(refuses=("wrong_state",))
+@contract(gives=BackfillOut, refuses=("wrong_state",))
 async def cancel(request: Request) -> Response:
     """Have a backfill start nothing more; what is live of it goes on. Refuses with WrongState
     unless it is running."""
+    await check_job(request, job_id_of(request))
     await cancel_backfill(backend_of(request).store, job_id_of(request))
     return await _backfill_response(request)
 
 
 async def _backfill_response(request: Request) -> Response:
-    return JsonResponse(_shown(await get_backfill(backend_of(request).store, job_id_of(request))))
+    job_id = job_id_of(request)
+    await check_job(request, job_id)
+    return JsonResponse(_shown(await get_backfill(backend_of(request).store, job_id)))
 
 
 def _shown(backfill: Backfill) -> BackfillOut:

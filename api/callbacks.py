@@ -24,7 +24,9 @@ from engine.store.reports import read_target, report_end, report_running, signin
 _OVER = "this attempt has ended, was cancelled, or counts as failed by now; nothing was changed"
 
 
-@contract(body=ReportExecution, gives=ReportedOut)
+@contract(
+    body=ReportExecution, gives=ReportedOut, refuses=("bad_input", "expired", "stale_delivery")
+)
 async def report(request: Request) -> Response:
     """Take a target's word on an attempt. A repeat of the same end is answered with `already`.
 

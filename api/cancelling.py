@@ -8,7 +8,8 @@ from pydantic import Field
 from starlette.requests import Request
 from starlette.responses import Response
 
-from api.answers import ExecutionOut
+from api.access import check_job
+from api.answers import CancelledOut, ExecutionOut
 from api.backend import backend_of
 from api.history import execution_out
 from api.jobs import job_id_of
@@ -41,6 +42,7 @@ async def cancel_one(request: Request) -> Response:
     backend = backend_of(request)
     job_id, nominal_at = _id_of(request)
     body = await read_body(request, Cancel, may_be_empty=True)
+    await check_job(request, job_id)
     found = await _find(backend.store, job_id, nominal_at)
     if found is None or found.state not in _LIVE:
         raise WrongState(
@@ -56,12 +58,13 @@ async def cancel_one(request: Request) -> Response:
     return JsonResponse(execution_out(await _as_cancelled(backend.store, found)))
 
 
-@contract(body=Cancel, may_be_empty=True)
+@contract(body=Cancel, may_be_empty=True, gives=CancelledOut)
 async def cancel_all(request: Request) -> Response:
     """End all executions of a job that are live, and what waits for them; answer how many. The
     job's schedule goes on."""
     backend, job_id = backend_of(request), job_id_of(request)
     body = await read_body(request, Cancel, may_be_empty=True)
+    await check_job(request, job_id)
     now = backend.clock.now_ms()
     cancelled = await cancel_executions(backend.store, job_id, now, note=body.note)
     return JsonResponse({"cancelled": len(cancelled)})

@@ -33,7 +33,7 @@ from engine.store.outcomes import Result, ended, expired, late
 FELL_SILENT = "timeout: the target fell silent"
 
 
-@contract(body=ClaimExecution, gives=ClaimOut | list[ClaimOut])
+@contract(body=ClaimExecution, gives=ClaimOut | list[ClaimOut], also=(204,))
 async def claim(request: Request) -> Response:
     """Hand executions over: of each stream first those whose lease ran out. With `wait_ms` wait for
     one where there is none; 204 (with `max` an empty array) when none came."""

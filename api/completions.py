@@ -9,7 +9,7 @@ from dataclasses import replace
 from starlette.requests import Request
 from starlette.responses import Response
 
-from api.answers import CompletedOut, NotCompletedOut
+from api.answers import CompletedOut, LeaseOut, NotCompletedOut
 from api.backend import Backend, backend_of
 from api.leases import LOST, held_delivery
 from api.operations import contract
@@ -19,6 +19,7 @@ from api.schemas_worker import (
     CompleteOne,
     FailExecution,
     HeartbeatExecution,
+    Outcomes,
 )
 from api.wire import JsonResponse, read_body, read_list, rfc_3339
 from engine.errors import BadInput, StaleDelivery, WaterclockError
@@ -30,7 +31,7 @@ from engine.store.reports import recorded_failure
 _STATUS = {Outcome.SUCCEEDED: "succeeded", Outcome.FAILED: "retrying", Outcome.DEAD: "dead"}
 
 
-@contract(body=HeartbeatExecution)
+@contract(body=HeartbeatExecution, gives=LeaseOut, refuses=("stale_delivery",))
 async def heartbeat(request: Request) -> Response:
     """Extend a lease to its full length from now on. Refuses with StaleDelivery who has lost it:
     the execution went to another worker, was cancelled, or has ended."""
@@ -43,20 +44,20 @@ async def heartbeat(request: Request) -> Response:
     return JsonResponse({"lease_ms": store.config.execution_lease_ms})
 
 
-@contract(body=CompleteExecution, gives=CompletedOut)
+@contract(body=CompleteExecution, gives=CompletedOut, refuses=("stale_delivery",))
 async def complete(request: Request) -> Response:
     """Record how an attempt ended. A repeat of the same outcome is answered with `already`. Refuses
     with StaleDelivery, changing nothing, whoever does not hold the lease any more."""
     return await _end(request, await read_body(request, CompleteExecution))
 
 
-@contract(body=FailExecution, gives=CompletedOut)
+@contract(body=FailExecution, gives=CompletedOut, refuses=("stale_delivery",))
 async def fail(request: Request) -> Response:
     """Record that an attempt failed: as `complete` with status `failed`."""
     return await _end(request, await read_body(request, FailExecution))
 
 
-@contract(body=list[CompleteOne], gives=list[CompletedOut | NotCompletedOut])
+@contract(body=Outcomes, gives=list[CompletedOut | NotCompletedOut])
 async def complete_many(request: Request) -> Response:
     """Record how many attempts ended, each by itself; answer for each as `complete` does, or with
     the code and detail of its refusal. What cannot be read refuses all of it."""

@@ -1,4 +1,4 @@
-"""What a job depends on, as it is sent and as it is shown."""
+"""What a job depends on, as it is sent and as it is shown; and the calendars that it names."""
 
 from __future__ import annotations
 
@@ -7,8 +7,10 @@ from typing_extensions import TypedDict
 from api.answers import UpstreamOut
 from api.schemas import CreateJob
 from engine.depends import Depends, Join, Match, Upstream
+from engine.plan import NO_CALENDARS, Calendars
 from engine.store import Store
 from engine.store.dependencies import match_of
+from engine.store.snapshot import read_calendars
 
 GATE_DEADLINE_MS = 86_400_000
 
@@ -21,18 +23,29 @@ class DependsOut(TypedDict):
     gate_deadline_ms: int | None
 
 
+async def calendars_for(store: Store, body: CreateJob) -> Calendars:
+    """Return the calendars as they stand, if the body names any."""
+    return await read_calendars(store) if body.calendars else NO_CALENDARS
+
+
 async def depends_for(store: Store, body: CreateJob) -> Depends | None:
     """Return what a body says that a job depends on, None for nothing. How executions are matched
     is worked out from the graph as it stands, unless the body says."""
     if not body.depends_on:
         return None
+    if body.gate or body.match is not None:
+        return depends_of(body, Match.SAME_TIME)
+    return depends_of(body, await match_of(store, [one.job for one in body.depends_on]))
+
+
+def depends_of(body: CreateJob, match: Match) -> Depends:
+    """Return what a body says that a job depends on, with `match` unless it says how executions are
+    matched."""
     upstreams = tuple(Upstream(one.job, one.to_condition()) for one in body.depends_on)
     if body.gate:
         gate_ms = body.gate_deadline_ms or GATE_DEADLINE_MS
         return Depends(upstreams, Join(body.join), Match.SAME_TIME, gate_ms)
-    if body.match is not None:
-        return Depends(upstreams, Join(body.join), Match(body.match))
-    match = await match_of(store, [one.job_id for one in upstreams])
+    match = match if body.match is None else Match(body.match)
     return Depends(upstreams, Join(body.join), match)
 
 

@@ -53,7 +53,9 @@ class Echo:
     def __init__(self) -> None:
         # Calls that come before `run` wait in the socket's backlog.
         self._listener = listen("127.0.0.1", 0)
-        self.url = f"http://127.0.0.1:{self._listener.getsockname()[1]}/"
+        self.place = f"127.0.0.1:{self._listener.getsockname()[1]}"
+        """Host and port: all of loopback that the demo lets its workers call."""
+        self.url = f"http://{self.place}/"
 
     async def run(self, stop: asyncio.Event) -> None:
         """Answer until `stop` is set."""

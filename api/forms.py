@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import asdict
+from dataclasses import asdict, fields
 from functools import lru_cache
 from typing import Any
 
@@ -11,25 +11,31 @@ from api.answers import CatchUpOut, JobOut, NoteOut, WarningOut
 from api.depends import depends_out
 from api.schemas import CreateJob, HttpTargetIn, ShellTargetIn
 from api.wire import dump_payload, parse_json, rfc_3339, verbatim
+from engine.backoff import Retry
 from engine.depends import Depends
 from engine.errors import BadInput
 from engine.model import (
     MAX_PAYLOAD_BYTES,
+    TARGETS,
     HttpTarget,
     Job,
     JobState,
     Overlap,
+    Rules,
     ShellTarget,
     Target,
     WorkerTarget,
 )
 from engine.names import Priority
-from engine.plan import Calendars, CatchUp, Plan, recognise
+from engine.plan import Calendars, CatchUp, Misfire, Plan, recognise
 from engine.plan.lint import Lint, lint
 from engine.registration import Registration, register, usual_queue
 from engine.store.jobs import StoredJob
 
 _DAY_MS = 86_400_000
+_TARGET_FIELDS = {
+    name: tuple(field.name for field in fields(kind)) for name, kind in TARGETS.items()
+}
 
 
 def registration_of(
@@ -50,9 +56,11 @@ def registration_of(
         retry=body.retry.to_retry() if body.retry else None,
         priority=Priority(body.priority),
         group=body.group,
+        tags=body.tags,
         overlap=_overlap(body),
         rules=body.to_rules(),
         depends=depends,
+        paused=body.paused,
         calendars=calendars,
     )
 
@@ -73,6 +81,22 @@ def _target(body: CreateJob) -> Target:
     return WorkerTarget(**body.target.model_dump())
 
 
+def _target_out(target: Target) -> dict[str, Any]:
+    """Return a target as it is sent and shown: without what storing it works out."""
+    names = _TARGET_FIELDS[target.type]
+    return {name: getattr(target, name) for name in names if name != "signed_by"}
+
+
+@lru_cache(maxsize=1_024)
+def _fields_of(policy: Retry | Misfire | Rules) -> Mapping[str, Any]:
+    """Return the fields of what many jobs have the same of, with lists, as JSON has them: what is
+    patched is checked like a body that was sent."""
+    return {
+        name: [*value] if isinstance(value, tuple) else value
+        for name, value in asdict(policy).items()
+    }
+
+
 def job_body(stored: StoredJob) -> dict[str, Any]:
     """Return the body that would create the stored job: what a patch is applied to."""
     job = stored.job
@@ -82,7 +106,7 @@ def job_body(stored: StoredJob) -> dict[str, Any]:
         "job_id": job.id,
         # As if it had not been named, so that a patch of the target's type changes it too.
         "queue": None if is_usual_queue else job.queue,
-        "target": asdict(job.target),
+        "target": _target_out(job.target),
         "payload": parse_json(job.payload),
     }
 
@@ -101,17 +125,14 @@ def _asked(job: Job, plan: Plan) -> dict[str, Any]:
         "window_ms": plan.window_ms,
         "calendars": [*plan.calendars],
         "roll": plan.roll,
-        "misfire": asdict(plan.misfire),
+        "misfire": _fields_of(plan.misfire),
         "queue": job.queue,
-        # With lists, as JSON has them: a patched one is checked like a body that was sent.
-        "retry": {
-            name: [*value] if isinstance(value, tuple) else value
-            for name, value in asdict(job.retry).items()
-        },
+        "retry": _fields_of(job.retry),
         "priority": job.priority.value,
         "group": job.group,
+        "tags": [*job.tags],
         "overlap": job.overlap.value,
-        **asdict(job.rules),
+        **_fields_of(job.rules),
         **depends_out(job.depends),
     }
 
@@ -127,7 +148,7 @@ def job_out(stored: StoredJob) -> JobOut:
         "state": job.state,
         **asked,  # type: ignore[typeddict-item]
         "dialect": _dialect(job),
-        "target": asdict(job.target),
+        "target": _target_out(job.target),
         "payload": verbatim(job.payload),
         "created_at": rfc_3339(job.created_at),
         # A paused job keeps the time at which it was paused; it will not fire then.

@@ -9,6 +9,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 from typing_extensions import TypedDict
 
+from api.access import caller_of
 from api.backend import backend_of
 from api.depends import depends_out
 from api.jobs import job_id_of
@@ -36,6 +37,27 @@ class NodeOut(TypedDict):
     gate: NotRequired[bool]
 
 
+# `from` is no name in Python, so this is written as a call.
+EdgeOut = TypedDict("EdgeOut", {"from": str, "to": str, "condition": str})
+
+
+class EdgesOut(TypedDict):
+    edges: list[EdgeOut]
+    is_cut: bool
+    """There is more than is shown."""
+
+
+class GraphOut(EdgesOut):
+    job_id: str
+    nodes: list[NodeOut]
+
+
+class RerunOut(TypedDict):
+    execution_id: str
+    attempt: int
+    downstream: list[str]
+
+
 class HeardOut(TypedDict):
     outcome: str
     is_met: bool
@@ -53,23 +75,31 @@ class JobRunOut(TypedDict):
     awaited: NotRequired[list[str]]
 
 
-@contract(query=LookAround)
+class GraphRunOut(EdgesOut):
+    root: str
+    scheduled_for: str
+    runs: list[JobRunOut]
+
+
+@contract(query=LookAround, gives=GraphOut)
 async def around(request: Request) -> Response:
     """Answer a job with what is above it and below it, the nearest first, and their edges.
     `is_cut` says that there is more than is shown."""
     query = read_query(request, LookAround)
     job_id = job_id_of(request)
-    graph = await read_around(backend_of(request).store, job_id, query.depth)
+    sees = caller_of(request).sees
+    graph = await read_around(backend_of(request).store, job_id, query.depth, sees)
     nodes = [_node_out(one, node) for one, node in graph.nodes.items()]
     return JsonResponse({"job_id": job_id, "nodes": nodes, **_edges_out(graph)})
 
 
-@contract()
+@contract(gives=GraphRunOut)
 async def run(request: Request) -> Response:
     """Answer what became of one time, in ms or RFC 3339, in a job and in those below it that have
     its times. Refuses with NotFound what is no time."""
     root, nominal_at = job_id_of(request), _time_of(request)
-    graph, runs = await read_run(backend_of(request).store, root, nominal_at)
+    sees = caller_of(request).sees
+    graph, runs = await read_run(backend_of(request).store, root, nominal_at, sees)
     return JsonResponse(
         {
             "root": root,
@@ -80,7 +110,7 @@ async def run(request: Request) -> Response:
     )
 
 
-@contract(body=RunAgain, status=202, refuses=("wrong_state",), may_be_empty=True)
+@contract(body=RunAgain, may_be_empty=True, gives=RerunOut, status=202, refuses=("wrong_state",))
 async def run_again(request: Request) -> Response:
     """Run an execution again that has ended; with `downstream` what is below it, too. 202 with the
     attempt that comes, and the jobs that run after it. Refuses with WrongState, changing nothing,
@@ -89,7 +119,11 @@ async def run_again(request: Request) -> Response:
     body = await read_body(request, RunAgain, may_be_empty=True)
     execution: str = request.path_params["execution_id"]
     found = await rerun(
-        backend.store, execution, backend.clock.now_ms(), downstream=body.downstream
+        backend.store,
+        execution,
+        backend.clock.now_ms(),
+        downstream=body.downstream,
+        sees=caller_of(request).sees,
     )
     return JsonResponse(
         {"execution_id": execution, "attempt": found.attempt, "downstream": found.downstream}, 202
@@ -111,8 +145,8 @@ def _node_out(job_id: str, node: Node | None) -> NodeOut:
     }
 
 
-def _edges_out(graph: Graph) -> dict[str, object]:
-    edges = [
+def _edges_out(graph: Graph) -> EdgesOut:
+    edges: list[EdgeOut] = [
         {"from": edge.above, "to": edge.below, "condition": edge.condition.value}
         for edge in graph.edges()
     ]

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+from typing import Literal
+
 from starlette.requests import Request
 from starlette.responses import Response
+from typing_extensions import TypedDict
 
 from api.backend import backend_of
 from api.operations import contract
@@ -17,21 +20,47 @@ from engine.store.leases import read_holders
 from engine.store.server import check_server
 
 
-@contract()
+class IndexOut(TypedDict):
+    name: str
+    version: str
+    links: dict[str, str]
+
+
+class AliveOut(TypedDict):
+    status: Literal["ok"]
+
+
+class FitServerOut(TypedDict):
+    name: str
+    version: str
+    maxmemory_policy: str
+    is_persistent: bool
+
+
+class ReadyOut(TypedDict):
+    status: Literal["ready"]
+    server: FitServerOut
+    shards: int
+    shards_without_scheduler: int
+    timezones: str
+    """The edition of the time zone database."""
+
+
+@contract(gives=IndexOut)
 async def index(_: Request) -> Response:
     """Answer what this is, and where to go on."""
     links = {"jobs": "/v1/jobs", "healthz": "/healthz", "readyz": "/readyz"}
     return JsonResponse({"name": "waterclock", "version": __version__, "links": links})
 
 
-@contract()
+@contract(gives=AliveOut)
 async def healthz(_: Request) -> Response:
     """Answer that this process serves requests. Touches no server, so that a restart of Redis does
     not restart the API."""
     return JsonResponse({"status": "ok"})
 
 
-@contract()
+@contract(gives=ReadyOut)
 async def readyz(request: Request) -> Response:
     """Answer that jobs can be taken: the server is reached, fit, and runs scripts. Refuses with
     503, saying what to do."""

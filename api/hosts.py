@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import re
-
 from starlette.requests import Request
 from starlette.responses import Response
 from typing_extensions import TypedDict
@@ -14,11 +12,9 @@ from api.paging import next_link
 from api.queues import ListNames, PutLimit
 from api.wire import JsonResponse, read_body, read_query, rfc_3339
 from engine.errors import NotFound
+from engine.names import HOST
 from engine.store.limits import Limit, write_host
 from engine.store.standing import HostStanding, list_hosts, read_host_standing
-
-_HOST = re.compile(r"[A-Za-z0-9._:\[\]-]{1,255}")
-"""A host as it stands in a URL: a name or an address, and `:port` where the URL has one."""
 
 
 class HostOut(TypedDict):
@@ -32,7 +28,7 @@ class HostOut(TypedDict):
     """When it last asked for less (429, 503); None once that is over."""
 
 
-@contract(query=ListNames, gives=list[HostOut])
+@contract(query=ListNames, gives=list[HostOut], headers=("Link",))
 async def index(request: Request) -> Response:
     """Answer the hosts that have limits, asked for less, or are waited for."""
     query = read_query(request, ListNames)
@@ -45,6 +41,7 @@ async def index(request: Request) -> Response:
 
 @contract(gives=HostOut)
 async def show(request: Request) -> Response:
+    """Answer how a host stands, whether it is known or not."""
     standing = await read_host_standing(backend_of(request).store, _host_of(request))
     return JsonResponse(_shown(standing))
 
@@ -67,7 +64,7 @@ async def delete(request: Request) -> Response:
 def _host_of(request: Request) -> str:
     """Return the host in the path, in lower case. Refuses with NotFound what cannot be one."""
     host: str = request.path_params["host"]
-    if not _HOST.fullmatch(host):
+    if not HOST.fullmatch(host):
         raise NotFound("there is no host of this name, nor can there be")
     return host.lower()
 

@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 import re
+from dataclasses import replace
 from typing import Annotated, Any, Literal, NotRequired
 
-from pydantic import AfterValidator, BeforeValidator, Field
+from pydantic import BeforeValidator, Field, WithJsonSchema
 from pydantic_core import PydanticCustomError
 from starlette.requests import Request
 from starlette.responses import Response
 from typing_extensions import TypedDict
 
-from api.answers import AttemptOut
+from api.access import caller_of
+from api.answers import AttemptOut, StartedOut
 from api.backend import backend_of
 from api.history import attempt_out
 from api.operations import contract
@@ -32,12 +34,13 @@ from engine.store.letter_search import (
     count_letters,
     find_letters,
     read_lines,
+    sees_letter,
 )
 from engine.store.letters import Redriven, discard_letters, get_letter, redrive_letters
 
 MOST_ERROR_CHARS = 200
 _BY = "api"
-_PLACE = re.compile(r"([0-9]{1,15})-(.+)")
+_PLACE = re.compile(r"([0-9]{1,15})-(.*)")
 _REFUSALS = {
     Redriven.LIVE: "an execution of this id is live already",
     Redriven.NO_JOB: "its job was deleted: the letter can be looked at and discarded, not redriven",
@@ -50,21 +53,18 @@ def _read_place(text: object) -> object:
         return None
     found = _PLACE.fullmatch(text) if isinstance(text, str) else None
     try:
-        if found and split_execution_id(found[2]):
+        if found and (not found[2] or split_execution_id(found[2])):
             return (int(found[1]), found[2])
     except BadInput:
         pass
     raise PydanticCustomError(BadInput.code, "send the `next` of the answer before as it came")
 
 
-def _check_filter(text: str) -> str:
-    if not 1 <= len(text) <= MOST_ERROR_CHARS:
-        detail = f"a part of an error has 1 to {MOST_ERROR_CHARS} characters"
-        raise PydanticCustomError(BadInput.code, "{detail}", {"detail": detail})
-    return text
-
-
-After = Annotated[Any, BeforeValidator(_read_place)]
+After = Annotated[
+    Any,
+    BeforeValidator(_read_place),
+    WithJsonSchema({"type": ["string", "null"], "format": "letter-place"}),
+]
 """The `next` of an answer, taken as a place among the letters."""
 
 
@@ -74,8 +74,8 @@ class Letters(Taken):
     job_id: JobId | None = None
     prefix: Prefix | None = None
     queue: Queue | None = None
-    reason: Literal["exhausted", "final", "poison"] | None = None
-    error: Annotated[str, AfterValidator(_check_filter)] | None = None
+    reason: Literal["exhausted", "final", "gone", "poison"] | None = None
+    error: str | None = Field(None, min_length=1, max_length=MOST_ERROR_CHARS)
     from_: Instant | None = Field(None, alias="from")
     to: Instant | None = None
     after: After = None
@@ -112,7 +112,7 @@ class ChosenLetters(Letters):
         return chosen
 
 
-class LineOut(TypedDict):
+class LetterLineOut(TypedDict):
     """A dead letter in a list."""
 
     execution_id: str
@@ -128,7 +128,7 @@ class LineOut(TypedDict):
     status_code: int | None
 
 
-class LetterOut(LineOut):
+class LetterOut(LetterLineOut):
     """A dead letter by itself: as the last attempt had it, and all attempts that were kept."""
 
     target: Any
@@ -149,29 +149,34 @@ class DoneOut(TypedDict):
     next: str | None
 
 
-@contract(query=ListLetters, gives=list[LineOut])
+@contract(query=ListLetters, gives=list[LetterLineOut], headers=("Link",))
 async def index(request: Request) -> Response:
     """Answer letters, the newest first. A page may be short, or empty, while `Link` leads on: one
     look goes through a bounded number of letters."""
     store = backend_of(request).store
     query = read_query(request, ListLetters)
-    found = await find_letters(store, query.to_filter(), after=query.after, limit=query.limit)
+    asked = _within(request, query.to_filter())
+    found = await find_letters(store, asked, after=query.after, limit=query.limit)
     lines = await read_lines(store, found.places)
     return JsonResponse([_line(line) for line in lines], headers=next_link(request, _next(found)))
 
 
 @contract(gives=LetterOut)
 async def show(request: Request) -> Response:
-    letter = await get_letter(backend_of(request).store, _id_of(request))
+    """Answer one letter: the execution as its last attempt had it, and its attempts."""
+    execution_id = _id_of(request)
+    await _check_letter(request, execution_id)
+    letter = await get_letter(backend_of(request).store, execution_id)
     return JsonResponse(_shown(letter))
 
 
-@contract(body=Nothing, status=202, may_be_empty=True)
+@contract(body=Nothing, may_be_empty=True, gives=StartedOut, status=202, refuses=("conflict",))
 async def redrive(request: Request) -> Response:
     """Give one dead execution another attempt: 202 with its id. Refuses with Conflict while an
     execution of this id is live, and when its job was deleted."""
     backend, execution_id = backend_of(request), _id_of(request)
     await read_body(request, Nothing, may_be_empty=True)
+    await _check_letter(request, execution_id)
     now = backend.clock.now_ms()
     became = (await redrive_letters(backend.store, [execution_id], now))[execution_id]
     if became is Redriven.GONE:
@@ -186,7 +191,7 @@ async def redrive_many(request: Request) -> Response:
     """Give dead executions another attempt: one bounded step of it, and where to go on."""
     backend = backend_of(request)
     body = await read_body(request, ChosenLetters)
-    chosen = body.to_choice()
+    chosen = _within(request, body.to_choice())
     found = await find_letters(backend.store, chosen, after=body.after, limit=body.limit)
     ids = [execution_id for _, execution_id in found.places]
     became = list((await redrive_letters(backend.store, ids, backend.clock.now_ms())).values())
@@ -203,6 +208,7 @@ async def redrive_many(request: Request) -> Response:
 async def discard(request: Request) -> Response:
     """Throw one letter away. The job's history keeps its records."""
     store, execution_id = backend_of(request).store, _id_of(request)
+    await _check_letter(request, execution_id)
     letter = await get_letter(store, execution_id)
     if not await discard_letters(store, [(letter.died_at, execution_id)], by=_BY):
         raise _no_letter(execution_id)
@@ -214,7 +220,7 @@ async def discard_many(request: Request) -> Response:
     """Throw letters away: one bounded step of it, and where to go on."""
     store = backend_of(request).store
     body = await read_body(request, ChosenLetters)
-    chosen = body.to_choice()
+    chosen = _within(request, body.to_choice())
     found = await find_letters(store, chosen, after=body.after, limit=body.limit)
     done: DoneOut = {
         "discarded": await discard_letters(store, found.places, by=_BY),
@@ -224,10 +230,25 @@ async def discard_many(request: Request) -> Response:
 
 
 async def _progress(request: Request, chosen: LetterFilter, found: Found) -> dict[str, Any]:
-    left = 0
+    left, next_ = 0, _next(found)
+    if chosen.groups is not None:
+        # How many there are beside the caller's own is not told: at least one more look, or none.
+        return {"examined": len(found.places), "left": int(next_ is not None), "next": next_}
     if found.after is not None:
         left = await count_letters(backend_of(request).store, chosen, found.after)
     return {"examined": found.examined, "left": left, "next": _next(found)}
+
+
+def _within(request: Request, chosen: LetterFilter) -> LetterFilter:
+    """Return what is meant of the letters that are there for the caller."""
+    return replace(chosen, groups=caller_of(request).groups)
+
+
+async def _check_letter(request: Request, execution_id: str) -> None:
+    """Refuse with NotFound a letter that is not there for the caller."""
+    store, groups = backend_of(request).store, caller_of(request).groups
+    if not await sees_letter(store, execution_id, groups):
+        raise _no_letter(execution_id)
 
 
 def _next(found: Found) -> str | None:
@@ -253,7 +274,7 @@ def _no_letter(execution_id: str) -> NotFound:
     return NotFound(f"there is no dead letter of {execution_id}")
 
 
-def _line(line: LetterLine) -> LineOut:
+def _line(line: LetterLine) -> LetterLineOut:
     return _line_out(
         line.execution_id, line.died_at, line.reason, line.stream, line.attempt, line.last
     )
@@ -279,7 +300,7 @@ def _line_out(
     stream: str,
     attempt: int,
     last: Record | None,
-) -> LineOut:
+) -> LetterLineOut:
     job_id, nominal_at = split_execution_id(execution_id)
     queue, priority = split_stream(stream)
     return {

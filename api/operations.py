@@ -11,11 +11,16 @@ from dataclasses import dataclass
 from typing import Any
 
 from pydantic import BaseModel
+from starlette.convertors import StringConvertor, register_url_convertor
 from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
 
 from api.access import admit
+from api.backend import backend_of
+from api.idempotency import HEADER, once
+from api.problems import guarded
+from api.wire import refuse_query
 from engine.access import Scope
 
 Answer = Callable[[Request], Awaitable[Response]]
@@ -31,6 +36,8 @@ class Contract:
     """Whether the body need not be sent."""
     takes: str = "application/json"
     """The media type of the body."""
+    takes_too: tuple[str, ...] = ()
+    """Media types of texts that are taken in its place."""
     query: type[BaseModel] | None = None
     gives: Any = None
     """The type of the answer's body; None for an answer without one."""
@@ -38,9 +45,15 @@ class Contract:
     """The media type of the answer."""
     status: int = 200
     also: tuple[int, ...] = ()
-    """Other statuses that are no refusal, with the same body (204: with none)."""
+    """Other statuses that are no refusal, with the same body (204 and 304: with none)."""
     refuses: tuple[str, ...] = ()
-    """Codes of refusals beyond those that any operation has."""
+    """Codes of refusals beyond those that any operation of its kind has."""
+    heeds: tuple[str, ...] = ()
+    """Request headers that it looks at."""
+    headers: tuple[str, ...] = ()
+    """Headers of its answers."""
+    is_open: bool = False
+    """Whether the answer is a stream that ends when the caller or the server goes."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,6 +81,8 @@ class Operation:
     scope: Scope | None
     """What a caller needs; None for what anyone may ask."""
     handler: Handler
+    by_group: bool = False
+    """Whether a key restricted to groups may ask, too: the handler then keeps to those groups."""
 
     @property
     def part(self) -> str:
@@ -83,7 +98,23 @@ class Operation:
         """Return the route that answers it."""
 
         async def endpoint(request: Request) -> Response:
-            admit(request, self.scope)
-            return await self.handler(request)
+            await admit(request, self.scope, by_group=self.by_group)
+            backend_of(request).refuse_frozen(self.scope)
+            backend_of(request).door.refuse_own_calls(request, self.scope)
+            if self.handler.contract.query is None:
+                refuse_query(request)
+            if request.method == "POST" and HEADER in request.headers:
+                return guarded(await once(request, self.handler))
+            return guarded(await self.handler(request))
 
-        return Route(self.path, endpoint, methods=[self.method], name=self.name)
+        path = self.path.replace("{execution_id}", "{execution_id:execution}")
+        return Route(path, endpoint, methods=[self.method], name=self.name)
+
+
+class _ExecutionConvertor(StringConvertor):
+    """What can be an execution's id at all, so that `/v1/dead/redrive` is nobody's letter."""
+
+    regex = "[^/]*@[^/]*"
+
+
+register_url_convertor("execution", _ExecutionConvertor())

@@ -11,5 +11,6 @@ def next_link(request: Request, after: str | None) -> dict[str, str]:
     """Return the header that leads to the page behind `after`; no header for None, the end."""
     if after is None:
         return {}
-    query = urlencode({**request.query_params, "after": after})
+    given = [pair for pair in request.query_params.multi_items() if pair[0] != "after"]
+    query = urlencode([*given, ("after", after)])
     return {"Link": f'<{request.url.path}?{query}>; rel="next"'}

@@ -11,16 +11,18 @@ from __future__ import annotations
 import logging
 from collections.abc import Mapping, Sequence
 from http import HTTPStatus
-from typing import TypedDict
+from typing import Annotated
 
 import orjson
+from pydantic import WithJsonSchema
 from starlette.exceptions import HTTPException
 from starlette.requests import ClientDisconnect, Request
 from starlette.responses import Response
 from starlette.routing import Match
 from starlette.types import ExceptionHandler
+from typing_extensions import TypedDict
 
-from engine.errors import BadInput, WaterclockError
+from engine.errors import BadInput, RateLimited, RequestInProgress, Unauthorized, WaterclockError
 from engine.store.connection import TRANSIENT
 
 log = logging.getLogger(__name__)
@@ -29,22 +31,39 @@ STATUS: Mapping[str, int] = {
     "bad_input": 400,
     "bad_expression": 400,
     "never_fires": 400,
+    "bad_signature": 400,
+    "target_not_public": 400,
+    "port_not_allowed": 400,
+    "scheme_not_allowed": 400,
+    "userinfo_not_allowed": 400,
+    "unauthorized": 401,
+    "forbidden": 403,
+    "cross_site": 403,
+    "loop": 403,
     "not_found": 404,
     "method_not_allowed": 405,
+    "request_timeout": 408,
     "conflict": 409,
     "job_exists": 409,
     "cycle": 409,
     "has_dependents": 409,
     "wrong_state": 409,
+    "idempotency_conflict": 409,
+    "request_in_progress": 409,
     "stale_delivery": 409,
     "expired": 410,
     "precondition_failed": 412,
     "too_large": 413,
     "unsupported_media_type": 415,
+    "rate_limited": 429,
+    "quota_exceeded": 429,
+    "head_too_large": 431,
     "error": 500,
     "internal": 500,
     "not_supported": 501,
     "fenced": 503,
+    "frozen": 503,
+    "busy": 503,
     "unavailable": 503,
     "unusable": 503,
 }
@@ -53,6 +72,7 @@ STATUS: Mapping[str, int] = {
 _CODE_OF_HTTP = {
     404: "not_found",
     405: "method_not_allowed",
+    408: "request_timeout",
     412: "precondition_failed",
     413: "too_large",
     415: "unsupported_media_type",
@@ -65,6 +85,19 @@ class Fault(TypedDict, total=False):
     pointer: str
     parameter: str
     detail: str
+
+
+class ProblemOut(TypedDict):
+    """A refusal (RFC 9457)."""
+
+    type: str
+    title: str
+    status: int
+    detail: str
+    code: Annotated[str, WithJsonSchema({"type": "string", "enum": [*STATUS]})]
+    """What programs look at: it does not change."""
+    errors: list[Fault]
+    """All that is wrong, where it is a matter of parts."""
 
 
 class Invalid(BadInput):
@@ -98,17 +131,41 @@ def problem(
         "code": code,
         "errors": errors,
     }
-    return Response(orjson.dumps(body), status, headers, "application/problem+json")
+    return guarded(Response(orjson.dumps(body), status, headers, "application/problem+json"))
+
+
+def guarded(answer: Response) -> Response:
+    """Return the answer with the headers that keep it from being taken for something else, and,
+    unless its handler knows better, from being kept on its way: it is somebody's, and soon old."""
+    answer.headers["X-Content-Type-Options"] = "nosniff"
+    answer.headers.setdefault("Cache-Control", "no-store")
+    return answer
 
 
 async def _refused(_: Request, error: Exception) -> Response:
     assert isinstance(error, WaterclockError)
+    return problem(error.code, error.message, faults_of(error), _headers_of(error))
+
+
+def faults_of(error: WaterclockError) -> Sequence[Fault]:
+    """Return what is wrong where, as far as a refusal knows."""
     if isinstance(error, Invalid):
-        return problem(error.code, error.message, error.faults)
-    faults: list[Fault] = []
+        return error.faults
     if error.field:
-        faults.append({"pointer": pointer_to(*error.field.split(".")), "detail": error.message})
-    return problem(error.code, error.message, faults)
+        return [{"pointer": pointer_to(*error.field.split(".")), "detail": error.message}]
+    return ()
+
+
+def _headers_of(error: WaterclockError) -> dict[str, str]:
+    match error:
+        case Unauthorized():
+            return {"WWW-Authenticate": "Bearer"}
+        case RateLimited():
+            return {"Retry-After": str(error.retry_after_s)}
+        case RequestInProgress():
+            return {"Retry-After": "1"}
+        case _:
+            return {}
 
 
 async def _http(request: Request, error: Exception) -> Response:
@@ -134,15 +191,17 @@ def _methods_of(request: Request) -> set[str]:
     return methods
 
 
+UNAVAILABLE = (
+    "Redis cannot be reached, or takes no writes now. Whether the request was carried out is"
+    " unknown; look, or send it again. If this goes on, start the server or point"
+    " WATERCLOCK_REDIS_URL at a running one"
+)
+
+
 async def _unavailable(_: Request, error: Exception) -> Response:
     # The backend warns once; this is told for every request.
     log.debug("Redis did not answer: %s: %s", type(error).__name__, error)
-    detail = (
-        "Redis cannot be reached, or takes no writes now. Whether the request was carried out is"
-        " unknown; look, or send it again. If this goes on, start the server or point"
-        " WATERCLOCK_REDIS_URL at a running one"
-    )
-    return problem("unavailable", detail, headers={"Retry-After": "1"})
+    return problem("unavailable", UNAVAILABLE, headers={"Retry-After": "1"})
 
 
 async def _gone(_: Request, __: Exception) -> Response:

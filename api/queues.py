@@ -58,7 +58,7 @@ class QueueOut(TypedDict):
     (their shares), `room`. What waits for a host is shown there."""
 
 
-@contract(query=ListNames, gives=list[QueueOut])
+@contract(query=ListNames, gives=list[QueueOut], headers=("Link",))
 async def index(request: Request) -> Response:
     """Answer the queues that have settings or something held at their gates, and the usual ones, in
     order of their names. Of any other its own page tells."""
@@ -72,6 +72,7 @@ async def index(request: Request) -> Response:
 
 @contract(gives=QueueOut)
 async def show(request: Request) -> Response:
+    """Answer how a queue stands, whether it is known or not."""
     return await _queue_response(request)
 
 

@@ -1,6 +1,6 @@
 """The rule of each field that has one: types that refuse what the engine could not use.
 
-No text repeats a URL or a header's value: they may hold a secret.
+Those of targets have files of their own: rules_url, rules_headers, rules_shell.
 """
 
 from __future__ import annotations
@@ -9,28 +9,26 @@ import re
 from collections.abc import Callable
 from contextlib import suppress
 from typing import Annotated, Any, TypeVar
-from urllib.parse import urlsplit
 
-from pydantic import AfterValidator, BeforeValidator, Field, ValidationInfo
+from pydantic import AfterValidator, BeforeValidator, Field, ValidationInfo, WithJsonSchema
 from pydantic_core import PydanticCustomError
 
 from engine.clock import Clock
 from engine.errors import BadInput
-from engine.names import JOB_ID, QUEUE, check_group, check_job_id, check_queue
-from engine.plan import parse_instant, parse_schedule
+from engine.names import (
+    JOB_ID,
+    MOST_TAGS,
+    QUEUE,
+    check_group,
+    check_job_id,
+    check_queue,
+    check_tags,
+)
+from engine.plan import DIALECT_SUMMARIES, parse_instant, parse_schedule
+from engine.plan.schedule import MOST_PARTS
 from engine.store.jobs import MAX_PAGE
 
-MAX_URL_CHARS = 2_048
-MAX_HEADERS = 50
-MAX_HEADER_CHARS = 8_192
-
-_HOST = re.compile(r"[\w.:-]+")  # a name, or an address whose brackets urlsplit took away
-_NOT_IN_URL = re.compile(r"[\s\x00-\x20\x7f-\x9f\\]")
-_TOKEN = re.compile(r"[A-Za-z0-9!#$%&'*+.^_`|~-]{1,256}")
-_HEADER_VALUE = re.compile(r"[\t\x20-\x7e\xa0-\xff]*")
 _YEAR_2200 = 7_258_118_400_000
-_RESERVED = {"host", "content-length", "transfer-encoding", "connection", "idempotency-key"}
-_RESERVED_PREFIX = "waterclock-"
 
 T = TypeVar("T")
 
@@ -47,54 +45,6 @@ def ask(check: Callable[[], T]) -> T:
     except BadInput as error:
         context = {"detail": error.message, "field": error.field or ""}
         raise PydanticCustomError(error.code, "{detail}", context) from None
-
-
-def _check_url(url: str) -> str:
-    if len(url) > MAX_URL_CHARS:
-        raise _refuse(f"a URL has {MAX_URL_CHARS} characters at the most")
-    if _NOT_IN_URL.search(url):
-        raise _refuse("a URL has no spaces, control characters or backslashes; percent-encode them")
-    try:
-        parts = urlsplit(url)
-        host, port = parts.hostname, parts.port
-    except ValueError:
-        raise _refuse("the host or the port of this URL cannot be read") from None
-    if parts.scheme not in ("http", "https"):
-        raise _refuse("a target's URL begins with http:// or https://")
-    if "@" in parts.netloc:
-        raise _refuse("a URL with a user or password is not taken; send an Authorization header")
-    if not host or not _HOST.fullmatch(host):
-        raise _refuse("this URL has no host, or one that cannot exist")
-    if port == 0:
-        raise _refuse("a port is a number from 1 to 65535")
-    if "#" in url:
-        raise _refuse("a target's URL has no fragment (#…): it is never sent")
-    return url
-
-
-def _check_header_name(name: str) -> str:
-    if not _TOKEN.fullmatch(name):
-        raise _refuse("this is not the name of a header (RFC 9110, token)")
-    if name.lower() in _RESERVED or name.lower().startswith(_RESERVED_PREFIX):
-        raise _refuse("this header is set by Waterclock itself")
-    return name
-
-
-def _check_header_value(value: str) -> str:
-    if len(value) > MAX_HEADER_CHARS or not _HEADER_VALUE.fullmatch(value):
-        raise _refuse(
-            f"a header's value has {MAX_HEADER_CHARS} characters at the most, all of Latin-1, and"
-            " no line breaks or other control characters"
-        )
-    return value
-
-
-def _check_headers(headers: dict[str, str]) -> dict[str, str]:
-    if len(headers) > MAX_HEADERS:
-        raise _refuse(f"a target has {MAX_HEADERS} headers at the most")
-    if len({name.lower() for name in headers}) < len(headers):
-        raise _refuse("two headers have the same name: upper and lower case are one")
-    return headers
 
 
 def _check_schedule(expr: object, info: ValidationInfo) -> str | tuple[str, ...]:
@@ -163,26 +113,98 @@ def whole_number(text: object) -> int:
     return int(text)
 
 
-JobId = Annotated[str, AfterValidator(lambda text: ask(lambda: check_job_id(text)))]
-Queue = Annotated[str, AfterValidator(lambda text: ask(lambda: check_queue(text)))]
-Group = Annotated[str, AfterValidator(lambda text: ask(lambda: check_group(text)))]
-Url = Annotated[str, AfterValidator(_check_url)]
-Headers = Annotated[
-    dict[
-        Annotated[str, AfterValidator(_check_header_name)],
-        Annotated[str, AfterValidator(_check_header_value)],
-    ],
-    AfterValidator(_check_headers),
+def shown(kind: str | list[str], about: str = "", **more: Any) -> WithJsonSchema:
+    """Return how the API's document shows a type whose rule no schema could say in full."""
+    said = {"description": about} if about else {}
+    return WithJsonSchema({"type": kind, **said, **more})
+
+
+def in_full(pattern: re.Pattern[str]) -> str:
+    """Return a pattern that is to match in full as JSON Schema has it, where one searches."""
+    return f"^{pattern.pattern}$"
+
+
+JobId = Annotated[
+    str,
+    AfterValidator(lambda text: ask(lambda: check_job_id(text))),
+    shown("string", "The id of a job.", pattern=in_full(JOB_ID), examples=["nightly-report"]),
 ]
-PageLimit = Annotated[int, BeforeValidator(whole_number), Field(ge=1, le=MAX_PAGE)]
+Queue = Annotated[
+    str,
+    AfterValidator(lambda text: ask(lambda: check_queue(text))),
+    shown("string", "The name of a queue.", pattern=in_full(QUEUE), examples=["mail"]),
+]
+Group = Annotated[
+    str,
+    AfterValidator(lambda text: ask(lambda: check_group(text))),
+    shown("string", "The name of a group of jobs.", pattern=in_full(QUEUE), examples=["billing"]),
+]
+Tags = Annotated[
+    list[str],
+    AfterValidator(lambda tags: [*ask(lambda: check_tags(tags))]),
+    WithJsonSchema(
+        {
+            "type": "array",
+            "items": {"type": "string", "pattern": in_full(QUEUE)},
+            "maxItems": MOST_TAGS,
+            "uniqueItems": True,
+            "description": "What jobs are to be found by.",
+            "examples": [["nightly", "eu"]],
+        }
+    ),
+]
+PageLimit = Annotated[int, Field(ge=1, le=MAX_PAGE), BeforeValidator(whole_number)]
 MOST_UPCOMING = 1_000
-UpcomingLimit = Annotated[int, BeforeValidator(whole_number), Field(ge=1, le=MOST_UPCOMING)]
-Schedule = Annotated[Any, AfterValidator(_check_schedule)]
+UpcomingLimit = Annotated[int, Field(ge=1, le=MOST_UPCOMING), BeforeValidator(whole_number)]
+_EXPRESSION = {"type": "string", "format": "schedule", "minLength": 1}
+_EXPRESSIONS = {"type": "array", "items": _EXPRESSION, "minItems": 1, "maxItems": MOST_PARTS}
+Schedule = Annotated[
+    Any,
+    AfterValidator(_check_schedule),
+    WithJsonSchema(
+        {
+            "anyOf": [_EXPRESSION, _EXPRESSIONS],
+            "description": "When the job runs: a cron expression of any dialect, an interval"
+            " (`every 15m`), a time (`2030-01-31T09:00:00Z`), or a list of them that are"
+            " joined.",
+            "examples": ["0 9 * * 1-5", "every 15m"],
+        }
+    ),
+]
 """A text, or a tuple of texts that are joined."""
-Dialect = Annotated[str, AfterValidator(_check_dialect)]
-Instant = Annotated[int, BeforeValidator(_check_instant)]
+Dialect = Annotated[
+    str,
+    AfterValidator(_check_dialect),
+    shown(
+        "string",
+        "How to read the expression; without it that is recognised.",
+        enum=[*DIALECT_SUMMARIES],
+    ),
+]
+Instant = Annotated[
+    int,
+    BeforeValidator(_check_instant),
+    shown(
+        "string",
+        "A time in RFC 3339, with its offset.",
+        format="date-time",
+        examples=["2030-01-31T09:00:00Z"],
+    ),
+]
 """RFC 3339 text, taken as milliseconds."""
 ExplainedTime = Annotated[Instant, AfterValidator(_check_past_or_future)]
-Timezone = Annotated[str, AfterValidator(_check_timezone)]
-WorkerName = Annotated[str, AfterValidator(_check_worker)]
-Prefix = Annotated[str, AfterValidator(_check_prefix)]
+Timezone = Annotated[
+    str,
+    AfterValidator(_check_timezone),
+    shown("string", "A zone of the IANA database.", format="time-zone", examples=["Europe/Paris"]),
+]
+WorkerName = Annotated[
+    str,
+    AfterValidator(_check_worker),
+    shown("string", "The name of a consumer.", pattern=in_full(QUEUE), examples=["mailer-1"]),
+]
+Prefix = Annotated[
+    str,
+    AfterValidator(_check_prefix),
+    shown("string", "How an id begins.", pattern=f"^({JOB_ID.pattern})?$"),
+]

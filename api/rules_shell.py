@@ -11,7 +11,7 @@ from typing import Annotated
 
 from pydantic import AfterValidator
 
-from api.rules import ask
+from api.rules import ask, in_full, shown
 from engine.errors import BadInput
 
 MAX_TEXT_BYTES = 128 * 1024 - 1
@@ -73,14 +73,34 @@ def _check_user(name: str) -> str:
     return name
 
 
-ShellCommand = Annotated[str, AfterValidator(lambda text: ask(lambda: _check_command(text)))]
-Directory = Annotated[str, AfterValidator(lambda text: ask(lambda: _check_cwd(text)))]
+ShellCommand = Annotated[
+    str,
+    AfterValidator(lambda text: ask(lambda: _check_command(text))),
+    shown("string", "What /bin/sh is given.", pattern=r"^[^\x00]*[^\x00\s][^\x00]*$"),
+]
+Directory = Annotated[
+    str,
+    AfterValidator(lambda text: ask(lambda: _check_cwd(text))),
+    shown("string", "Where the command begins: an absolute path.", pattern=r"^/[^\x00]*$"),
+]
 Variables = Annotated[
     dict[Annotated[str, AfterValidator(lambda text: ask(lambda: _check_name(text)))], str],
     AfterValidator(lambda env: ask(lambda: _check_env(env))),
+    shown(
+        "object",
+        "Variables that the command finds, beside those of Waterclock.",
+        propertyNames={"pattern": f"^(?!{_RESERVED_PREFIX}){_VARIABLE.pattern}$"},
+        additionalProperties={"type": "string", "pattern": r"^[^\x00]*$"},
+        maxProperties=MAX_VARIABLES,
+    ),
 ]
 Stdin = Annotated[
     str,
     AfterValidator(lambda text: ask(lambda: _check_text(text, MAX_STDIN_BYTES, "standard input"))),
+    shown("string", "What the command reads.", pattern=r"^[^\x00]*$"),
 ]
-User = Annotated[str, AfterValidator(lambda text: ask(lambda: _check_user(text)))]
+User = Annotated[
+    str,
+    AfterValidator(lambda text: ask(lambda: _check_user(text))),
+    shown("string", "Who runs the command.", pattern=in_full(_USER)),
+]

@@ -8,6 +8,7 @@ from datetime import datetime
 from starlette.requests import Request
 from starlette.responses import Response
 
+from api.access import job_of
 from api.answers import DifferenceOut, ExplanationOut, PreviewOut, TimeOut
 from api.backend import backend_of
 from api.forms import warnings_out
@@ -23,9 +24,8 @@ from engine.plan import Calendars, Plan, moment_of
 from engine.plan.effect import what_calendars_do
 from engine.plan.lint import Lint, lint
 from engine.registration import Planned, plan_times
-from engine.store import Store
 from engine.store.history import Execution, list_executions
-from engine.store.jobs import StoredJob, get_job
+from engine.store.jobs import StoredJob
 from engine.store.snapshot import read_calendars
 
 HORIZON_MS = 100 * 366 * 86_400_000
@@ -34,13 +34,13 @@ COMPARED = 50
 """Times of two schedules that are held against each other."""
 
 
-@contract(query=ListUpcoming)
+@contract(query=ListUpcoming, gives=list[TimeOut])
 async def upcoming(request: Request) -> Response:
     """Answer a job's next nominal times: of a paused one those it had if it were resumed now, of a
     completed one none."""
     backend = backend_of(request)
     query = read_query(request, ListUpcoming)
-    stored = await get_job(backend.store, job_id_of(request))
+    stored = await job_of(request, job_id_of(request))
     calendars = backend.store.calendars
     times = _times_of(stored, backend.clock.now_ms(), query.n, calendars)
     return JsonResponse(
@@ -48,7 +48,7 @@ async def upcoming(request: Request) -> Response:
     )
 
 
-@contract(body=PreviewSchedule, gives=PreviewOut)
+@contract(body=PreviewSchedule, gives=PreviewOut, refuses=("bad_expression", "never_fires"))
 async def preview(request: Request) -> Response:
     """Answer what a schedule means, what is odd about it, how other dialects write it, and its next
     times; with the id of a job also what would change for that job."""
@@ -75,7 +75,7 @@ async def preview(request: Request) -> Response:
             for at in _upcoming(plan, now, planned.anchor_at, body.n, now, calendars)
         ],
     }
-    if body.job_id and (stored := await _find_job(store, body.job_id)):
+    if body.job_id and (stored := await _find_job(request, body.job_id)):
         shown["difference"] = _difference(stored, planned, now, calendars)
     return JsonResponse(shown)
 
@@ -85,7 +85,7 @@ async def explain_time(request: Request) -> Response:
     """Answer what happened at a nominal time of the job, or will happen, and why."""
     backend = backend_of(request)
     at = read_query(request, ExplainTime).at
-    stored = await get_job(backend.store, job_id_of(request))
+    stored = await job_of(request, job_id_of(request))
     # The history after the job: what fires in between is then seen twice, and not missed.
     executions = await list_executions(backend.store, stored.job.id)
     history = _history(executions, backend.store.config.history_limit)
@@ -107,9 +107,9 @@ async def explain_time(request: Request) -> Response:
     return JsonResponse(shown)
 
 
-async def _find_job(store: Store, job_id: str) -> StoredJob | None:
+async def _find_job(request: Request, job_id: str) -> StoredJob | None:
     try:
-        return await get_job(store, job_id)
+        return await job_of(request, job_id)
     except NotFound:
         return None
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import Annotated, Any, Literal
 
-from pydantic import Field, model_validator
+from pydantic import Field, WithJsonSchema, model_validator
 
 from api.rules import (
     MOST_UPCOMING,
@@ -17,13 +17,13 @@ from api.rules import (
     Group,
     Instant,
     JobId,
-    PageLimit,
-    Prefix,
     Queue,
     Schedule,
+    Tags,
     Timezone,
     UpcomingLimit,
     ask,
+    in_full,
 )
 from api.rules_headers import Headers
 from api.rules_shell import Directory, ShellCommand, Stdin, User, Variables
@@ -31,17 +31,21 @@ from api.rules_url import Url
 from api.schemas_depends import DEPENDENT_ONLY, UpstreamsIn, check_depends
 from api.taken import Taken
 from engine.backoff import (
+    CHOICES,
     LONGEST_SPAN_MS,
     LONGEST_WAIT_MS,
     MOST_ATTEMPTS,
+    MOST_CHOSEN,
+    MOST_WAITS,
     Backoff,
     Jitter,
     Retry,
 )
 from engine.depends import LONGEST_GATE_MS
-from engine.model import Rules
+from engine.model import Rules, Signing
+from engine.names import QUEUE
 from engine.plan import DstOverlap, Gap, Misfire, MisfirePolicy, Roll
-from engine.plan.plan import LONGEST_WINDOW_MS, MOST_CATCH_UP
+from engine.plan.plan import LONGEST_WINDOW_MS, MOST_CALENDARS, MOST_CATCH_UP
 from engine.registration import Timing
 
 LONGEST_GRACE_MS = 100 * 366 * 86_400_000
@@ -67,7 +71,7 @@ class HttpTargetIn(Taken):
     follow_redirects: int = Field(0, ge=0, le=MOST_REDIRECTS)
     respond_async: bool = False
     heartbeat_ms: int = Field(60_000, ge=1_000, le=LONGEST_RUN_MS)
-    signing: Literal["job", "group"] | None = None
+    signing: Signing | None = None
     template: bool = False
 
 
@@ -87,17 +91,29 @@ class ShellTargetIn(Taken):
     timeout_ms: int = Field(3_600_000, ge=100, le=LONGEST_COMMAND_MS)
 
 
+_Tried = Annotated[
+    Any,  # checked by the policy itself, which knows what it may be
+    WithJsonSchema(
+        {"anyOf": [{"type": "integer", "minimum": 100, "maximum": 599}, {"enum": [*CHOICES]}]}
+    ),
+]
+
+
 class RetryIn(Taken):
     max_attempts: int = Field(_RETRY.max_attempts, ge=1, le=MOST_ATTEMPTS)
     backoff: Backoff = _RETRY.backoff
     base_ms: int = Field(_RETRY.base_ms, ge=0, le=LONGEST_WAIT_MS)
     max_ms: int = Field(_RETRY.max_ms, ge=0, le=LONGEST_WAIT_MS)
-    waits_ms: list[int] = []
+    waits_ms: list[Annotated[int, Field(ge=0, le=LONGEST_WAIT_MS)]] = Field(
+        [], max_length=MOST_WAITS
+    )
+    """The waits of backoff `list`, and of no other; the last one repeats."""
     jitter: Jitter = _RETRY.jitter
     max_elapsed_ms: int | None = Field(None, ge=1, le=LONGEST_SPAN_MS)
     deadline_ms: int | None = Field(None, ge=1, le=LONGEST_SPAN_MS)
-    on: list[Any] | None = None
-    """Each item is checked by the policy itself, which knows what it may be."""
+    on: list[_Tried] | None = Field(None, max_length=MOST_CHOSEN)
+    """What is tried again: statuses, `4xx`, `5xx`, or kinds of errors; null leaves that to the
+    target."""
 
     @model_validator(mode="after")
     def _check(self) -> RetryIn:
@@ -130,7 +146,18 @@ class TimingIn(Taken):
     start_at: Instant | None = None
     end_at: Instant | None = None
     window_ms: int = Field(0, ge=0, le=LONGEST_WINDOW_MS)
-    calendars: list[str] = []
+    calendars: Annotated[
+        list[str],
+        WithJsonSchema(
+            {
+                "type": "array",
+                "items": {"type": "string", "pattern": in_full(QUEUE)},
+                "maxItems": MOST_CALENDARS,
+                "uniqueItems": True,
+            }
+        ),
+    ] = []
+    """Calendars in all of which a time must be open."""
     roll: Roll = "skip"
     misfire: MisfireIn | None = None
 
@@ -159,6 +186,7 @@ class CreateJob(TimingIn):
     retry: RetryIn | None = None
     priority: Literal["high", "normal", "low"] = "normal"
     group: Group | None = None
+    tags: Tags = []
     overlap: Literal["skip", "allow", "queue_one", "queue_all", "replace", "after_success"] = "skip"
     concurrency: int = Field(1, ge=1, le=MOST_CONCURRENT)
     max_runs: int | None = Field(None, ge=1, le=MOST_RUNS)
@@ -171,6 +199,9 @@ class CreateJob(TimingIn):
     gate: bool = False
     gate_deadline_ms: int | None = Field(None, ge=1, le=LONGEST_GATE_MS)
     allow_missing: bool = False
+    paused: bool = False
+    """Whether a job that is new begins paused; one that is there is paused and resumed by
+    operations of their own."""
 
     @model_validator(mode="after")
     def _check_depends(self) -> CreateJob:
@@ -185,6 +216,20 @@ class CreateJob(TimingIn):
             self.delete_after_completion,
             self.concurrency,
         )
+
+
+REFUSED_IN_A_JOB = (
+    "bad_expression",
+    "never_fires",
+    "target_not_public",
+    "port_not_allowed",
+    "scheme_not_allowed",
+    "userinfo_not_allowed",
+    "loop",
+    "cycle",
+    "quota_exceeded",
+)
+"""Codes with which a job's definition may be refused, beside `bad_input`."""
 
 
 class PreviewSchedule(TimingIn):
@@ -207,16 +252,6 @@ class ResumeJob(Taken):
     """What becomes of the times that passed; by default the job's own policy decides."""
     dry_run: bool = False
     note: str = Field("", max_length=MOST_NOTE_CHARS)
-
-
-class ListJobs(Taken):
-    limit: PageLimit = 100
-    after: Prefix = ""
-    prefix: Prefix = ""
-
-
-class ListExecutions(Taken):
-    limit: PageLimit = 100
 
 
 class ListUpcoming(Taken):

@@ -9,17 +9,18 @@ from pydantic import (
     AfterValidator,
     BeforeValidator,
     Field,
+    GetJsonSchemaHandler,
     ValidatorFunctionWrapHandler,
     WrapValidator,
 )
-from pydantic_core import PydanticCustomError
+from pydantic_core import CoreSchema, PydanticCustomError
 
-from api.rules import whole_number
+from api.rules import in_full, shown, whole_number
 from api.taken import Taken
 from engine.codec import dump_result
 from engine.depends import MOST_UPSTREAMS, Condition
 from engine.errors import BadInput
-from engine.names import check_job_id
+from engine.names import JOB_ID, check_job_id
 
 DEPENDENT_ONLY = {"join", "match", "gate", "gate_deadline_ms", "allow_missing"}
 """Fields of a job that go with `depends_on` only."""
@@ -37,8 +38,11 @@ def _check_upstream(job_id: str) -> str:
         raise _refuse(error.message) from None
 
 
+_ID = shown("string", "The id of a job.", pattern=in_full(JOB_ID), examples=["extract"])
+
+
 class UpstreamIn(Taken):
-    job: Annotated[str, AfterValidator(_check_upstream)]
+    job: Annotated[str, AfterValidator(_check_upstream), _ID]
     condition: Literal["succeeded", "failed", "finished"] = "succeeded"
 
     def to_condition(self) -> Condition:
@@ -48,6 +52,15 @@ class UpstreamIn(Taken):
 def _by_its_id(value: Any, check: ValidatorFunctionWrapHandler) -> Any:
     """Take a bare id for a job that is to succeed."""
     return UpstreamIn(job=_check_upstream(value)) if isinstance(value, str) else check(value)
+
+
+class _OrItsId:
+    """Says in the API's document what `_by_its_id` takes."""
+
+    def __get_pydantic_json_schema__(
+        self, schema: CoreSchema, handler: GetJsonSchemaHandler
+    ) -> dict[str, Any]:
+        return {"anyOf": [handler(schema), _ID.json_schema]}
 
 
 def _check_once(upstreams: list[UpstreamIn]) -> list[UpstreamIn]:
@@ -60,7 +73,7 @@ def _check_once(upstreams: list[UpstreamIn]) -> list[UpstreamIn]:
 
 
 UpstreamsIn = Annotated[
-    list[Annotated[UpstreamIn, WrapValidator(_by_its_id)]],
+    list[Annotated[UpstreamIn, WrapValidator(_by_its_id), _OrItsId()]],
     Field(max_length=MOST_UPSTREAMS),
     AfterValidator(_check_once),
 ]
@@ -105,7 +118,7 @@ class DeleteJob(Taken):
 class LookAround(Taken):
     """The query of `GET /v1/jobs/{job_id}/graph`."""
 
-    depth: Annotated[int, BeforeValidator(whole_number), Field(ge=0, le=MOST_LEVELS)] = MOST_LEVELS
+    depth: Annotated[int, Field(ge=0, le=MOST_LEVELS), BeforeValidator(whole_number)] = MOST_LEVELS
 
 
 class RunAgain(Taken):

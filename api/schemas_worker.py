@@ -8,12 +8,12 @@ from typing import Annotated, Literal, Self
 from pydantic import AfterValidator, Field, model_validator
 from pydantic_core import PydanticCustomError
 
-from api.rules import Queue, WorkerName
+from api.rules import Queue, WorkerName, in_full, shown
 from api.schemas_depends import ExecutionResult, refuse_result
 from api.taken import Taken
 from engine.backoff import LONGEST_WAIT_MS
 from engine.errors import BadInput
-from engine.names import WORKER_QUEUE, check_queue
+from engine.names import QUEUE, WORKER_QUEUE, check_queue
 
 MOST_CLAIMED = 100
 """Executions that one claim hands over, and outcomes that one batch reports."""
@@ -42,9 +42,10 @@ def _check_listed(queue: str) -> str:
         raise PydanticCustomError(BadInput.code, "{detail}", {"detail": error.message}) from None
 
 
+_QUEUE = shown("string", "The name of a queue.", pattern=in_full(QUEUE), examples=["mail"])
 Queues = Annotated[
-    list[Annotated[str, AfterValidator(_check_listed)]],
-    Field(min_length=1, max_length=MOST_QUEUES),
+    list[Annotated[str, AfterValidator(_check_listed), _QUEUE]],
+    Field(min_length=1, max_length=MOST_QUEUES, json_schema_extra={"uniqueItems": True}),
 ]
 
 
@@ -70,12 +71,17 @@ class ClaimExecution(Taken):
         return self.queues or [self.queue or WORKER_QUEUE]
 
 
+Lease = Annotated[
+    str, shown("string", "The `lease` of the claim's answer, as it came.", format="lease")
+]
+
+
 class HeartbeatExecution(Taken):
-    lease: str
+    lease: Lease
 
 
 class FailExecution(Taken):
-    lease: str
+    lease: Lease
     error: str | None = None
     status_code: int | None = Field(None, ge=100, le=599)
     duration_ms: int | None = Field(None, ge=0, le=LONGEST_RUN_MS)
@@ -111,6 +117,10 @@ class CompleteOne(CompleteExecution):
     """One outcome of a batch."""
 
     execution_id: str
+
+
+Outcomes = Annotated[list[CompleteOne], Field(min_length=1, max_length=MOST_CLAIMED)]
+"""The body of `POST /internal/executions/complete`."""
 
 
 class ReportExecution(Taken):

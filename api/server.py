@@ -7,13 +7,14 @@ import errno
 import math
 import socket
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from typing import Any
 
 import uvicorn
 from starlette.applications import Starlette
 
 from api.app import create_app
+from api.connections import MOST_CONNECTIONS, Connection
 from engine.clock import SampledClock
 from engine.config import Config
 from engine.errors import Unusable
@@ -37,6 +38,7 @@ async def serve(
     cannot be listened on, and for a server that is unfit.
     """
     app = create_app(config, store, clock)
+    _allow_files(MOST_CONNECTIONS + 1_000)
     with listen(config.host, config.port) as listener:
         async with app.router.lifespan_context(app):
             await serve_app(
@@ -44,8 +46,8 @@ async def serve(
                 listener,
                 stop,
                 on_started=lambda: on_listening(listener.getsockname()[1]),
-                on_stopping=app.state.backend.polls.close,
-                http="httptools",
+                on_stopping=app.state.backend.end_waiting,
+                http=Connection,
                 server_header=False,
                 proxy_headers=False,
                 timeout_graceful_shutdown=math.ceil(config.shutdown_ms / 1000),
@@ -98,6 +100,17 @@ async def _stop(
     await stop.wait()
     on_stopping()
     server.should_exit = True
+
+
+def _allow_files(wanted: int) -> None:
+    """Have the process open so many files, as far as it may: a connection is one, and what a shell
+    gives is often 1,024."""
+    with suppress(ImportError, OSError, ValueError):
+        import resource
+
+        allowed, most = resource.getrlimit(resource.RLIMIT_NOFILE)
+        if allowed < wanted:
+            resource.setrlimit(resource.RLIMIT_NOFILE, (min(wanted, most), most))
 
 
 def listen(host: str, port: int) -> socket.socket:

@@ -15,7 +15,7 @@ from typing import Any
 
 import click
 
-from bench.scenarios import execute, http, plans, spike
+from bench.scenarios import execute, http, plans, register, spike
 from engine import __version__
 from engine.config import Config
 from engine.embedded import EmbeddedServer, find_server
@@ -27,6 +27,7 @@ SCENARIOS: dict[str, tuple[Scenario, int, int]] = {
     "spike": (spike.run, 200_000, 20_000),
     "execute": (execute.run, 100_000, 10_000),
     "http": (http.run, 30_000, 5_000),
+    "register": (register.run, 200_000, 30_000),
     "plans": (plans.run, 100_000, 100_000),
 }
 """Name → (function, jobs, jobs with --quick)."""

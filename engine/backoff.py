@@ -19,7 +19,7 @@ Jitter then spreads it, so that a thousand jobs that failed together do not come
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, fields
+from dataclasses import dataclass, fields
 from random import Random
 from typing import Any, Literal, get_args
 
@@ -36,7 +36,7 @@ LONGEST_WAIT_MS = 30 * 24 * 3_600_000
 LONGEST_SPAN_MS = 366 * 24 * 3_600_000
 
 _CLASSES = ("4xx", "5xx")
-_CHOICES = (*_CLASSES, *(kind for kind in ErrorKind if kind is not ErrorKind.DEADLINE))
+CHOICES = (*_CLASSES, *(kind for kind in ErrorKind if kind is not ErrorKind.DEADLINE))
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,8 +95,8 @@ class Retry:
             raise _wrong("on", f"on must be a list of {MOST_CHOSEN} items at the most")
         for item in self.on:
             is_status = isinstance(item, int) and 100 <= item <= 599
-            if not is_status and not (isinstance(item, str) and item in _CHOICES):
-                raise _wrong("on", f"on takes statuses and {', '.join(_CHOICES)}, but not {item!r}")
+            if not is_status and not (isinstance(item, str) and item in CHOICES):
+                raise _wrong("on", f"on takes statuses and {', '.join(CHOICES)}, but not {item!r}")
 
     def is_final(self, kind: str | None, status_code: int | None, *, usually: bool) -> bool:
         """Return whether a failure is not tried again, whatever attempts are left.
@@ -178,8 +178,8 @@ class Retry:
         at all."""
         return {
             name: list(value) if isinstance(value, tuple) else value
-            for name, value in asdict(self).items()
-            if value != _DEFAULTS[name]
+            for name, default in _DEFAULTS.items()
+            if (value := getattr(self, name)) != default
         }
 
     @classmethod

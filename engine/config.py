@@ -7,12 +7,23 @@ table in README is checked against this file.
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Self
+from typing import Literal, Self
 
-from pydantic import Field, ValidationError, model_validator
+from pydantic import (
+    Field,
+    SecretStr,
+    ValidationError,
+    ValidationInfo,
+    field_validator,
+    model_validator,
+)
 from pydantic_settings import BaseSettings, SettingsConfigDict
 
-from engine.errors import Unusable
+from engine.errors import BadInput, Unusable
+from engine.guard import Guard
+
+SHORTEST_KEY = 32
+"""Characters of a key in `secret_key`."""
 
 
 class Config(BaseSettings):
@@ -27,6 +38,15 @@ class Config(BaseSettings):
     public_url: str | None = Field(
         None, description="where targets reach the API to report on long jobs; else the API's URL"
     )
+    auth: Literal["auto", "required", "off"] = Field(
+        "auto",
+        description="whether the API asks for keys: `required`, `off`, or `auto`, which asks unless"
+        " only this machine reaches it",
+    )
+    api_key: SecretStr | None = Field(
+        None, description="the key that the command line sends to the API"
+    )
+    api_key_file: Path | None = Field(None, description="a file that holds this key instead")
     data_dir: Path = Field(
         Path(".waterclock"), description="where `up` keeps its own server's data"
     )
@@ -74,9 +94,37 @@ class Config(BaseSettings):
     allow_shell: bool = Field(
         False, description="whether a worker runs shell targets; it then reads queue `shell` too"
     )
+    allow_networks: str | None = Field(
+        None,
+        description="networks that http targets may be in beside public ones, with commas between",
+    )
+    allow_hosts: str | None = Field(
+        None,
+        description="hosts that may be called at any address: `NAME`, `*.SUFFIX`, `NAME:PORT`, …",
+    )
+    secret_key: SecretStr | None = Field(
+        None,
+        description="what the secrets of webhooks are encrypted with in Redis; several keys, the"
+        " newest first, have commas between",
+    )
+    idempotency_ms: int = Field(
+        86_400_000,
+        ge=60_000,
+        description="how long the answer to a request with an Idempotency-Key is kept",
+    )
     shutdown_ms: int = Field(
         10_000, ge=0, description="how long a stopping process waits for running work"
     )
+
+    @field_validator("secret_key")
+    @classmethod
+    def _check_key(cls, value: SecretStr | None) -> SecretStr | None:
+        keys = [key.strip() for key in value.get_secret_value().split(",")] if value else []
+        if any(len(key) < SHORTEST_KEY for key in keys):
+            raise ValueError(
+                f"a key has {SHORTEST_KEY} characters at least; `openssl rand -base64 32` makes one"
+            )
+        return value
 
     @model_validator(mode="after")
     def _check_lease(self) -> Self:
@@ -85,6 +133,30 @@ class Config(BaseSettings):
                 "lease_ttl_ms must be at least six times tick_ms: a lease is renewed each third"
             )
         return self
+
+    @field_validator("allow_networks", "allow_hosts")
+    @classmethod
+    def _check_allowed(cls, value: str | None, info: ValidationInfo) -> str | None:
+        try:
+            Guard.of(**{str(info.field_name).removeprefix("allow_"): value})
+        except BadInput as error:
+            raise ValueError(error.message) from None
+        return value
+
+    def read_api_key(self) -> str | None:
+        """Return the key to send, from the file if one is named. Raises Unusable for one that
+        cannot be read."""
+        if self.api_key_file is None:
+            return self.api_key.get_secret_value().strip() if self.api_key else None
+        try:
+            return self.api_key_file.read_text("utf-8").strip()
+        except (OSError, UnicodeDecodeError) as error:
+            reason = getattr(error, "strerror", None) or "it is no text"
+            raise Unusable(f"the key cannot be read from {self.api_key_file}: {reason}") from None
+
+    def guard(self) -> Guard:
+        """Return which targets may be called under these settings."""
+        return Guard.of(self.allow_networks, self.allow_hosts)
 
     @classmethod
     def from_env(cls, **overrides: object) -> Config:

@@ -118,6 +118,13 @@ class EmbeddedServer:
         """Return whether the server process runs."""
         return self._process is not None and self._process.poll() is None
 
+    def answers(self) -> bool:
+        """Return whether a server answers on this directory's socket, whoever started it."""
+        try:
+            return self._ask("PING") == "+PONG"
+        except OSError:
+            return False
+
     def __enter__(self) -> Self:
         self.start()
         return self

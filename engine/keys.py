@@ -15,11 +15,22 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property
 
+PREFIX = "wc"
+"""What every key begins with, before a colon."""
+
 LAYOUT = "wc:layout"
 """string: JSON `{version, hash, tags}`, written once; every process reads it (see `Layout`)."""
 
+FROZEN = "wc:frozen"
+"""string: JSON `{phase, at}` while the deployment is moving or has moved (store/phase.py); else
+absent."""
+
 SCHEDULERS = "wc:schedulers"
 """zset: scheduler name → the server time at which it counts as gone. How shards are shared out."""
+
+PROCESSES = "wc:processes"
+"""hash: scheduler or worker → JSON of what it last said of itself (store/processes.py). It only
+informs: nothing is decided by it."""
 
 CALENDARS = "wc:calendars"
 """hash: calendar name → `<version> <JSON>`; field `@stamp` counts all changes."""
@@ -37,9 +48,27 @@ SIGNING = "wc:signing"
 """string: the random key that signs the URLs on which targets report. Made by the first process
 that needs it."""
 
+SECRETS = "wc:secrets"
+"""hash: `job:<id>` or `group:<name>` → the secrets that sign its webhooks (codec/secrets.py);
+`mark:<hex>` → whose secret that is."""
+
+API_KEYS = "wc:keys"
+"""hash: id of an API key → JSON of what it may do, and the SHA-256 of the key (codec/api_keys.py);
+field `@stamp` is another one after every change."""
+
+API_KEYS_USED = "wc:keys:used"
+"""hash: id of an API key → when it was last used, to the minute."""
+
 GRAPH = "wc:graph"
 """hash: job that depends on others → how it matches them, and their ids, a blank between two. In
 one place, so that circles are seen."""
+
+
+def request_key(digest: str) -> str:
+    """hash with a TTL: a request with an Idempotency-Key, and how it was answered
+    (lua/begin_request.lua)."""
+    return f"{PREFIX}:request:{digest}"
+
 
 GROUP = "workers"
 """The one consumer group of every ready stream."""
@@ -78,6 +107,16 @@ class Shard:
         return self._key("jobs")
 
     @cached_property
+    def groups(self) -> str:
+        """hash: group → bytes of its jobs' payloads; only groups that have jobs."""
+        return f"{self.jobs}:groups"
+
+    @cached_property
+    def group_names(self) -> str:
+        """zset, all scores 0: the same groups, in byte order."""
+        return f"{self.jobs}:group_names"
+
+    @cached_property
     def plans(self) -> str:
         """hash: plan id → canonical plan."""
         return self._key("plans")
@@ -96,6 +135,12 @@ class Shard:
     def fence(self) -> str:
         """hash: `token` and `holder` of the newest lease ever granted."""
         return self._key("fence")
+
+    @cached_property
+    def frozen(self) -> str:
+        """hash: `phase`, and `group:<stream>` → where that stream's group stood; absent unless the
+        deployment is moving or has moved. Scripts find it by the tag (lua/lib/frozen.lua)."""
+        return self._key("frozen")
 
     @cached_property
     def dead(self) -> str:
@@ -154,6 +199,15 @@ class Shard:
     def job(self, job_id: str) -> str:
         """hash: one job (fields in codec.py)."""
         return self.job_prefix + job_id
+
+    def jobs_of_group(self, group: str) -> str:
+        """zset, all scores 0: the ids of a group's jobs. Begins as `jobs` does, as scripts that
+        have that key alone rely on (lua/lib/index.lua); so do the other lists of jobs."""
+        return f"{self.jobs}:group:{group}"
+
+    def jobs_with_tag(self, tag: str) -> str:
+        """zset, all scores 0: the ids of the jobs that have a tag."""
+        return f"{self.jobs}:tag:{tag}"
 
     def runs(self, job_id: str) -> str:
         """list, capped: the job's last records, newest first."""

@@ -13,7 +13,7 @@ import logging
 import random
 from collections.abc import Awaitable, Callable
 
-from engine.errors import Unusable
+from engine.errors import Frozen, Unusable
 from engine.store.connection import TRANSIENT
 
 LONGEST_WAIT_MS = 2_000
@@ -53,7 +53,7 @@ async def keep_stepping(
             raise
         except Exception as error:
             if failures % LOG_EVERY == 0:
-                known = isinstance(error, TRANSIENT)
+                known = isinstance(error, (*TRANSIENT, Frozen))
                 log.warning("%s: %s; trying again", type(error).__name__, error, exc_info=not known)
             failures += 1
             pause_ms = random.uniform(0.5, 1) * min(LONGEST_WAIT_MS, 50 * 2 ** min(failures, 10))

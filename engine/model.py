@@ -83,6 +83,10 @@ class Rules:
     """Executions that may be live before the overlap policy decides about a further one."""
 
 
+Signing = Literal["job", "group"]
+"""Whose secrets sign a webhook."""
+
+
 @dataclass(frozen=True, slots=True)
 class HttpTarget:
     """POST the payload to `url`; an answer of 2xx within `timeout_ms` is success."""
@@ -96,6 +100,13 @@ class HttpTarget:
     """202 is no success but a promise: the target reports the end on a URL that it was sent."""
     heartbeat_ms: int = 60_000
     """How long after a promise, or a sign of life, the target may be silent."""
+    signing: Signing | None = None
+    """Whose secrets sign the calls; None for none."""
+    template: bool = False
+    """Whether placeholders in payload, headers and URL are replaced (templating.py)."""
+    signed_by: str = ""
+    """What `signing` comes to, for who makes the call: `job:<created_at>` or `group:<name>`. Worked
+    out whenever the job is stored."""
     type: Literal["http"] = "http"
 
 
@@ -154,6 +165,8 @@ class Job:
     priority: Priority = Priority.NORMAL
     group: str | None = None
     """Whose job it is: groups share a queue fairly."""
+    tags: tuple[str, ...] = ()
+    """What it is to be found by."""
     overlap: Overlap = Overlap.SKIP
     rules: Rules = field(default_factory=Rules)
     depends: Depends | None = None

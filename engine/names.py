@@ -1,14 +1,18 @@
-"""The grammar of names: jobs, queues, groups, executions, and the streams that a queue has."""
+"""The grammar of names: jobs, queues, groups, tags, executions; and the streams of a queue."""
 
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 from enum import StrEnum
 
 from engine.errors import BadInput
 
 JOB_ID = re.compile(r"[A-Za-z0-9][A-Za-z0-9._:-]{0,127}")
 QUEUE = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
+
+HOST = re.compile(r"[A-Za-z0-9._:\[\]-]{1,255}")
+"""A host as it stands in a URL: a name or an address, and `:port` where the URL has one."""
 
 SHELL_QUEUE = "shell"
 """The queue of shell targets unless a job names another."""
@@ -89,6 +93,13 @@ def host_of(url: str) -> str | None:
     return found[1].lower() if found else None
 
 
+def check_host(text: str) -> str:
+    """Return a host as limits go by it, in lower case. Refuses with BadInput what cannot be one."""
+    if not HOST.fullmatch(text):
+        raise BadInput("a host is a name or an address, and `:port` where the URL has one")
+    return text.lower()
+
+
 def check_group(text: str) -> str:
     """Return `text` if it is the name of a group; they are spelled as queues are. Refuses with
     BadInput what does not match the grammar."""
@@ -99,3 +110,23 @@ def check_group(text: str) -> str:
             field="group",
         )
     return text
+
+
+MOST_TAGS = 20
+
+
+def check_tags(tags: Sequence[str]) -> tuple[str, ...]:
+    """Return the tags of a job, as they came; each is spelled as a group is. Refuses with BadInput
+    what does not match the grammar, a tag that comes twice, and more than `MOST_TAGS`."""
+    if len(tags) > MOST_TAGS:
+        raise BadInput(f"a job has {MOST_TAGS} tags at the most", field="tags")
+    for place, tag in enumerate(tags):
+        if not QUEUE.fullmatch(tag):
+            raise BadInput(
+                "a tag is 1 to 64 characters from A–Z a–z 0–9 . _ - and begins with a letter or"
+                " digit",
+                field=f"tags.{place}",
+            )
+        if tag in tags[:place]:
+            raise BadInput(f"the tag {tag} is there already; name it once", field=f"tags.{place}")
+    return tuple(tags)

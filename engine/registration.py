@@ -6,12 +6,14 @@ The API, the command line and the demo all register jobs through here.
 from __future__ import annotations
 
 import secrets
+from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
+from functools import lru_cache
 
 from engine.backoff import Retry
 from engine.depends import Depends
 from engine.errors import BadInput, NeverFires
-from engine.model import Job, JobState, Overlap, Rules, Target
+from engine.model import HttpTarget, Job, JobState, Overlap, Rules, Target
 from engine.names import (
     HTTP_QUEUE,
     SHELL_QUEUE,
@@ -20,6 +22,7 @@ from engine.names import (
     check_group,
     check_job_id,
     check_queue,
+    check_tags,
 )
 from engine.plan import (
     NO_CALENDARS,
@@ -37,7 +40,13 @@ from engine.plan import (
     Schedule,
     parse_schedule,
 )
+from engine.templating import check_template
 
+BORN_PAUSED = "registered paused"
+"""The note of a job that has been paused since it was made."""
+_RETRY = Retry()
+_RULES = Rules()
+"""With `_RETRY` what jobs have that ask for nothing: one object, which is seen to be the same."""
 _WITHOUT_CONCURRENCY = frozenset({Overlap.ALLOW, Overlap.REPLACE, Overlap.AFTER_SUCCESS})
 """Overlap policies to which it means nothing how many may be live."""
 
@@ -101,7 +110,11 @@ def plan_times(
                 raise BadInput(f"{name} needs a schedule that repeats", field=name)
     if unknown := calendars.unknown(timing.calendars):
         raise BadInput(f"there is no calendar {unknown[0][:64]!r}", field="calendars")
-    plan = _plan_of(schedule, timing, now)
+    # Cron has no phase: its plan does not depend on the moment, and many jobs ask for the same.
+    if isinstance(schedule, Cron):
+        plan = _cron_plan(schedule, timing)
+    else:
+        plan = _plan_of(schedule, timing, now)
     anchor_at, first_at = now, None
     match schedule:
         case Immediate():
@@ -117,6 +130,11 @@ def plan_times(
     if first_at is None:
         raise NeverFires("there is no time between start_at and end_at", field="end_at")
     return Planned(plan, anchor_at, first_at + plan.offset_of(job_id))
+
+
+@lru_cache(maxsize=1_024)
+def _cron_plan(schedule: Cron, timing: Timing) -> Plan:
+    return _plan_of(schedule, timing, 0)
 
 
 def _plan_of(schedule: Schedule, timing: Timing, now: int) -> Plan:
@@ -140,6 +158,25 @@ def _plan_of(schedule: Schedule, timing: Timing, now: int) -> Plan:
     )
 
 
+def random_id() -> str:
+    """Return the id of a job for which none was given."""
+    return "job-" + secrets.token_hex(8)
+
+
+def is_alike(made: Registration) -> bool:
+    """Return whether a registration that differs in nothing but id and payload would come to the
+    same: nothing is spread by the id, and the payload is looked at no closer."""
+    job = made.job
+    if isinstance(job.target, HttpTarget) and (job.target.template or job.target.signing):
+        return False
+    try:
+        # Without an id what is spread by it is refused.
+        parse_schedule(job.schedule_expr, job.timezone, now=job.created_at, dialect=job.dialect)
+    except BadInput:
+        return False
+    return True
+
+
 def register(
     *,
     now: int,
@@ -151,23 +188,28 @@ def register(
     retry: Retry | None = None,
     priority: Priority = Priority.NORMAL,
     group: str | None = None,
+    tags: Sequence[str] = (),
     overlap: Overlap = Overlap.SKIP,
     rules: Rules | None = None,
     depends: Depends | None = None,
+    paused: bool = False,
     calendars: Calendars = NO_CALENDARS,
 ) -> Registration:
-    """Return the registration of a new job, with a random id where none is given.
+    """Return the registration of a new job, with a random id where none is given. One that is
+    `paused` does not fire until it is resumed.
 
     Refuses with BadInput what is wrong, naming the field.
     """
-    timing, rules = timing or Timing(), rules or Rules()
+    timing, rules = timing or Timing(), rules or _RULES
     if rules.concurrency > 1 and overlap in _WITHOUT_CONCURRENCY:
         raise BadInput(
             f"overlap {overlap.value!r} does not count what is live; leave concurrency at 1, or"
             " choose skip, queue_one or queue_all",
             field="concurrency",
         )
-    job_id = check_job_id(job_id) if job_id is not None else "job-" + secrets.token_hex(8)
+    job_id = check_job_id(job_id) if job_id is not None else random_id()
+    if isinstance(target, HttpTarget):
+        _check_request(target, payload, group)
     planned = plan_times(timing, job_id, now, calendars)
     _check_depends(depends, job_id, timing, overlap)
     if depends is not None and rules.delete_after_completion:
@@ -176,6 +218,9 @@ def register(
             field="delete_after_completion",
         )
     is_active = planned.next_run_at is not None or depends is not None
+    if paused and not is_active:
+        raise BadInput("a job that runs at once cannot begin paused", field="paused")
+    state = JobState.ACTIVE if is_active else JobState.COMPLETED
     job = Job(
         id=job_id,
         plan_id=planned.plan.id,
@@ -187,16 +232,28 @@ def register(
         timezone=timing.timezone,
         dialect=timing.dialect,
         payload=payload,
-        retry=retry or Retry(),
+        retry=retry or _RETRY,
         priority=priority,
         group=None if group is None else check_group(group),
+        tags=check_tags(tags),
         overlap=overlap,
         rules=rules,
         depends=depends,
-        state=JobState.ACTIVE if is_active else JobState.COMPLETED,
+        state=JobState.PAUSED if paused else state,
         next_run_at=planned.next_run_at,
+        pause_note={"by": "api", "at": now, "note": BORN_PAUSED} if paused else None,
     )
     return Registration(job, planned.plan, None if depends else planned.run_at)
+
+
+def _check_request(target: HttpTarget, payload: bytes, group: str | None) -> None:
+    if target.signing == "group" and group is None:
+        raise BadInput("this job is of no group whose secrets could sign", field="target.signing")
+    if target.signing is not None and payload[:1].isdigit():
+        # Behind the time in what is signed, its digits could be taken for the time (webhooks.py).
+        raise BadInput("a bare number is not signed; put it into an object", field="payload")
+    if target.template:
+        check_template(target, payload)
 
 
 def _check_depends(depends: Depends | None, job_id: str, timing: Timing, overlap: Overlap) -> None:

@@ -7,6 +7,7 @@ import logging
 from collections.abc import Awaitable, Callable, Mapping
 
 from engine import __version__
+from engine.announcer import Announcer
 from engine.backfiller import Backfiller
 from engine.clock import SampledClock
 from engine.codec import Promise, dump_promise
@@ -20,6 +21,7 @@ from engine.relay import Relay
 from engine.scheduler import Scheduler
 from engine.shards import ShardKeeper
 from engine.store import Store
+from engine.store.processes import Role
 from engine.store.reports import LONGEST_PROMISE_MS, signing_key
 from engine.store.server import check_server, time_ms
 from engine.store.snapshot import read_calendars
@@ -98,6 +100,7 @@ def _scheduler_loops(store: Store, clock: SampledClock) -> list[Service]:
     """Stopped in reverse: firing ends before leases go back."""
     keeper = ShardKeeper(store, clock, new_consumer_name())
     return [
+        Announcer(store, clock, Role.SCHEDULER, keeper.holder),
         keeper,
         Scheduler(store, clock, keeper),
         Backfiller(store, clock, keeper),
@@ -117,7 +120,16 @@ def _worker_loops(
 
 def _with_reclaimer(store: Store, clock: SampledClock, worker: Worker) -> list[Service]:
     """Stopped in reverse: nothing is taken over while the worker drains."""
-    return [worker, Reclaimer(store, clock, worker)]
+    announcer = Announcer(
+        store,
+        clock,
+        Role.WORKER,
+        worker.consumer,
+        queues=worker.queues,
+        concurrency=worker.concurrency,
+        running=lambda: worker.running,
+    )
+    return [announcer, worker, Reclaimer(store, clock, worker)]
 
 
 def _runner(store: Store, clock: SampledClock) -> Dispatch:
@@ -129,7 +141,10 @@ def _runner(store: Store, clock: SampledClock) -> Dispatch:
         def callback_url(delivery: Delivery) -> str:
             return _callback_url(store.config, delivery, clock.now_ms(), key)
 
-        return HttpRunner(__version__, clock=clock, callback_url=callback_url)
+        guard = store.config.guard()
+        return HttpRunner(
+            __version__, guard=guard, clock=clock, callback_url=callback_url, store=store
+        )
 
     async def shell() -> ShellRunner:
         return ShellRunner()

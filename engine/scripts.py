@@ -2,7 +2,8 @@
 
 A verb is one file, `lua/NAME.lua`. It opens with a header comment (`Header` says in what form),
 then names what it shares with others, one `--@include lib/x` a line; the loader puts
-`lua/lib/x.lua` in the place of that line, once for the whole script however many ask for it.
+`lua/lib/x.lua` in the place of that line, once for the whole script however many ask for it. Before
+all comes the check that the deployment is not frozen (`GUARDS`).
 
 Real servers get a first line `#!lua`, with the flags that the header names. It is what makes a full
 server refuse a script before its first write rather than in the middle. fakeredis cannot read it.
@@ -40,6 +41,22 @@ def _find_folder() -> Path:
 
 FOLDER = _find_folder()
 """Inside the package in a wheel, beside it in a checkout."""
+
+GUARDS: dict[str, str | None] = {
+    "complete_executions": "lib/draining",
+    "forget_consumers": "lib/draining",
+    "hand_back_executions": "lib/draining",
+    "heartbeat_executions": "lib/draining",
+    "record_effect": "lib/draining",
+    "report_execution": "lib/draining",
+    "find_jobs": None,
+    "release_lease": None,
+    "freeze_shard": None,
+    "thaw_shard": None,
+}
+"""Script → what looks whether the deployment is frozen, where it is not lib/frozen. Work that has
+begun may end while the deployment drains, a scheduler that stops gives its leases back, and who
+looks for jobs finds them."""
 
 # Whatever looks like an include is one: a misspelled line must fail, not pass for a comment.
 _INCLUDE = re.compile(r"\s*--\s*@include\b\s*(.*?)\s*$")
@@ -121,7 +138,7 @@ def load(name: str, *, shebang: bool = True, folder: Path = FOLDER) -> Script:
 
     Raises Unusable if a file is missing, includes itself through others, or asks twice for one.
     """
-    lines = list(_splice(name, folder, done=set(), parents=()))
+    lines = [*_guard(name, folder), *_splice(name, folder, done=set(), parents=())]
     if shebang:
         flags = Header.parse((folder / f"{name}.lua").read_text("utf-8")).names("Flags")
         first = f"#!lua flags={','.join(flags)}" if flags else "#!lua"
@@ -130,6 +147,13 @@ def load(name: str, *, shebang: bool = True, folder: Path = FOLDER) -> Script:
     # The digest is the server's name for a script, not a safeguard.
     sha = hashlib.sha1(text.encode(), usedforsecurity=False).hexdigest()
     return Script(name, text, sha, tuple(origin for _, origin in lines))
+
+
+def _guard(name: str, folder: Path) -> Iterator[tuple[str, str]]:
+    """Yield what comes before a script's own lines: the check that the deployment is not frozen."""
+    guard = GUARDS.get(name, "lib/frozen")
+    if guard and (folder / f"{guard}.lua").is_file():
+        yield from _splice(guard, folder, done=set(), parents=())
 
 
 def _splice(

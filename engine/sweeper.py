@@ -10,6 +10,7 @@ from engine.loop import keep_stepping
 from engine.shards import ShardKeeper
 from engine.store import Store
 from engine.store.letters import SWEEP_LIMIT, discard_letters, find_surplus
+from engine.store.secrets import drop_rests
 
 SWEEP_MS = 60_000
 """The time between two looks."""
@@ -24,6 +25,7 @@ class Sweeper:
 
     1. Those older than `dead_retention_ms`.
     2. The oldest ones of a shard that has more than its part of `dead_limit`.
+    3. Beside letters, the secrets of jobs that deleted themselves.
 
     A look takes a bounded number from each shard, and the next one follows soon if there are more.
     Two that sweep the same shard discard nothing that is to stay.
@@ -46,6 +48,7 @@ class Sweeper:
             surplus = await find_surplus(self._store, lease.shard, self._clock.now_ms())
             discarded += await discard_letters(self._store, surplus, by=BY)
             is_done = is_done and len(surplus) < SWEEP_LIMIT
+        await drop_rests(self._store)
         if discarded:
             log.info("discarded %d dead letters that were too old or too many", discarded)
         return SWEEP_MS if is_done else self._store.config.tick_ms

@@ -70,7 +70,7 @@ class Worker:
         self._clock = clock
         self.queues = tuple(queues)
         self._new_runner = runner_factory
-        self._concurrency = concurrency
+        self.concurrency = concurrency
         self.consumer = consumer or new_consumer_name()
         self._rng = rng or random.Random()
         self._holding = Holding() if holding is None else holding
@@ -86,7 +86,7 @@ class Worker:
     @property
     def free(self) -> int:
         """How many more executions it would take now."""
-        return max(0, self._concurrency - len(self._holding) - self._lingering())
+        return max(0, self.concurrency - len(self._holding) - self._lingering())
 
     @property
     def running(self) -> int:

@@ -39,6 +39,7 @@ if refusal then
   return refusal
 end
 redis.call('EXISTS', jobs, runs, backfills, dead, ledger)
+touch_forgotten(jobs, job)
 local limits = { ready_prefix = ready_prefix, max_ready = max_ready, gates = read_gates(gates), room = {} }
 local known = redis.call('HMGET', job, 'backfill_state', 'backfill_number', 'backfill_at', 'backfill_concurrency',
   'backfill_live', 'queue', 'next_run_at', 'queued', 'target', 'payload', 'retry', 'group')

@@ -55,7 +55,7 @@ end
 local limits, events = read_gates(gates), {}
 local at = { ready_prefix = ready_prefix, buckets = buckets, due_prefix = due_prefix, gates = limits }
 redis.call('EXISTS', jobs, runs, inputs, outbox, ledger, ready_prefix .. queue)
-touch_follow_up(job, id, buckets, due_prefix, now)
+touch_follow_up(job, jobs, buckets, due_prefix, id, now)
 
 local function record(nominal_at, attempt, since)
   local line = '[' .. nominal_at .. ',"cancelled",' .. attempt .. ',0,"",' .. now - nominal_at .. ',0,null,' .. note .. ']'

@@ -4,7 +4,7 @@
 -- KEYS: ready jobs buckets dead gates outbox ledger
 -- ARGV: consumer now stream job_prefix due_prefix runs_prefix letter_prefix inputs_prefix history_limit ledger_limit outcomes...
 --       an outcome is entry_id deliveries execution_id attempt outcome detail since record result
---       outcome and its detail: succeeded; failed and when to try again; dead and why (exhausted, final); skipped, not
+--       outcome and its detail: succeeded; failed and when to try again; dead and why (exhausted, final, gone); skipped, not
 --       started; accepted by a target that will report the end, and when its silence counts as failure; else ''
 --       result is, for succeeded: JSON for the jobs that depend on this one, or ''
 --       since is, for failed and accepted: when the first attempt began, '.', attempts that do not count

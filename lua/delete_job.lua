@@ -1,12 +1,14 @@
 -- Delete a job with its history, its times and the attempts that nobody has started. A delivery that a consumer holds goes on.
 -- Safe because: completing a delivery whose job is gone, or is another one of the same id, touches nothing but its entry.
 -- KEYS: job jobs runs buckets backfills dependents inputs gates ledger
--- ARGV: id due_prefix ready_prefix ledger_limit
+-- ARGV: id version due_prefix ready_prefix ledger_limit
+--       version is the one that must stand, or '' if any may
 -- Reply: OK
--- Error: NOT_FOUND HAS_DEPENDENTS
+-- Error: NOT_FOUND CONFLICT HAS_DEPENDENTS
 -- Flags: allow-oom
 --@include lib/gates
 --@include lib/delivery
+--@include lib/index
 --@include lib/records
 local job = KEYS[1]
 local jobs = KEYS[2]
@@ -18,14 +20,18 @@ local inputs = KEYS[7]
 local gates = KEYS[8]
 local ledger = KEYS[9]
 local id = ARGV[1]
-local due_prefix = ARGV[2]
-local ready_prefix = ARGV[3]
-local ledger_limit = tonumber(ARGV[4])
+local version = ARGV[2]
+local due_prefix = ARGV[3]
+local ready_prefix = ARGV[4]
+local ledger_limit = tonumber(ARGV[5])
 
-local known = redis.call('HMGET', job, 'state', 'next_run_at', 'plan', 'queue')
-local state, next_run_at, plan, queue = unpack(known, 1, 4)
+local known = redis.call('HMGET', job, 'state', 'next_run_at', 'plan', 'queue', 'version')
+local state, next_run_at, plan, queue, known_version = unpack(known, 1, 5)
 if not state then
   return redis.error_reply('NOT_FOUND there is no job ' .. id)
+end
+if version ~= '' and version ~= (known_version or '1') then
+  return redis.error_reply('CONFLICT job ' .. id .. ' has changed since it was read; read it again')
 end
 if redis.call('EXISTS', dependents) == 1 then
   local first = redis.call('ZRANGE', dependents, 0, 0)[1]
@@ -51,6 +57,7 @@ for _, due in ipairs(waiting) do
   touch_due(buckets, due_prefix, due[1], queue, due[2])
 end
 redis.call('EXISTS', jobs, runs, inputs, backfills, ledger)
+touch_forgotten(jobs, job)
 
 for _, due in ipairs(waiting) do
   forget_due(buckets, due_prefix, due[1], queue, due[2])
@@ -58,9 +65,10 @@ end
 for _, entry in ipairs(offered) do
   redis.call('XDEL', ready, entry)
 end
-redis.call('DEL', job, runs, inputs)
-redis.call('ZREM', jobs, id)
+local events = {}
+forget_job(jobs, job, runs, id, events)
+redis.call('DEL', inputs)
 redis.call('SREM', backfills, id)
 save_gates(gates, limits)
-add_events(ledger, ledger_limit, { '["deleted","' .. id .. '"]' })
+add_events(ledger, ledger_limit, events)
 return redis.status_reply('OK')

@@ -3,7 +3,7 @@
 -- counted over all calendars, so one that was deleted and made anew never has an old one.
 -- KEYS: calendars
 -- ARGV: name version calendar
---       version is the one that must stand, '' for any; calendar is its JSON, '' deletes
+--       version is the one that must stand, '' for any, 0 for none; calendar is its JSON, '' deletes
 -- Reply: the new version, which is also the stamp of all calendars
 -- Error: NOT_FOUND CONFLICT
 local calendars = KEYS[1]
@@ -12,10 +12,10 @@ local version = ARGV[2]
 local calendar = ARGV[3]
 
 local known = redis.call('HGET', calendars, name)
-if not known and (calendar == '' or version ~= '') then
+if not known and (calendar == '' or version ~= '' and version ~= '0') then
   return redis.error_reply('NOT_FOUND there is no calendar ' .. name)
 end
-if version ~= '' and string.match(known, '^%d+') ~= version then
+if known and version ~= '' and string.match(known, '^%d+') ~= version then
   return redis.error_reply('CONFLICT calendar ' .. name .. ' has changed since it was read; read it again')
 end
 

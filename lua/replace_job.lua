@@ -2,20 +2,22 @@
 -- index stay.
 -- Safe because: the new times were worked out on the version that was read, and count only while that still stands; the
 -- index changes in the same step, so no old time fires under the new definition.
--- KEYS: job plans runs buckets ledger
+-- KEYS: job jobs plans runs buckets ledger
 -- ARGV: id version plan_id canonical next_run_at skipped due_prefix history_limit ledger_limit definition...
 --       version is the one that was read; next_run_at '' means no time to come; skipped is a record of times that were due
---       and go unfired, or ''; definition is the 17 values of lib/job
+--       and go unfired, or ''; definition is the 18 values of lib/job
 -- Reply: the new version
 -- Error: NOT_FOUND CONFLICT WRONG_STATE
 --@include lib/due
 --@include lib/job
+--@include lib/index
 --@include lib/records
 local job = KEYS[1]
-local plans = KEYS[2]
-local runs = KEYS[3]
-local buckets = KEYS[4]
-local ledger = KEYS[5]
+local jobs = KEYS[2]
+local plans = KEYS[3]
+local runs = KEYS[4]
+local buckets = KEYS[5]
+local ledger = KEYS[6]
 local id = ARGV[1]
 local version = ARGV[2]
 local plan_id = ARGV[3]
@@ -28,7 +30,7 @@ local ledger_limit = tonumber(ARGV[9])
 local definition = 10
 
 local known = redis.call('HMGET', job, 'state', 'version', 'next_run_at', 'plan', 'queue', 'live', 'backfill_live',
-  'queued', 'upstreams', 'dependents')
+  'queued', 'upstreams', 'dependents', 'group', 'tags')
 local state, known_version, known_at, known_plan, queue, live, backfill_live, queued, upstreams, dependents = unpack(known, 1, 10)
 if not state then
   return redis.error_reply('NOT_FOUND there is no job ' .. id)
@@ -46,6 +48,9 @@ end
 touch_due(buckets, due_prefix, known_at, queue, known_plan .. '|' .. id)
 touch_due(buckets, due_prefix, next_run_at, ARGV[definition])
 redis.call('EXISTS', ledger, runs)
+local group, tags, new_group, new_tags = known[11], known[12], ARGV[definition + 12], ARGV[definition + 17]
+touch_index(jobs, group, tags)
+touch_index(jobs, new_group, new_tags)
 
 if state == 'active' and known_at ~= '' then
   forget_due(buckets, due_prefix, known_at, queue, known_plan .. '|' .. id)
@@ -55,7 +60,9 @@ if state ~= 'paused' or state_of(next_run_at, definition) == 'completed' then
 end
 redis.call('HSET', plans, plan_id, canonical)
 redis.call('HSET', job, 'state', state, 'plan', plan_id, 'next_run_at', next_run_at)
+drop_from_index(jobs, job, id, group, tags)
 write_definition(job, definition)
+add_to_index(jobs, id, new_group, new_tags, #ARGV[definition + 3])
 if queued or dependents or upstreams then
   -- The end of what is live starts what waits, and is told, whatever the new policy is.
   redis.call('HSET', job, 'rules', 1)

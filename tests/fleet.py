@@ -20,6 +20,7 @@ from seeding import registration
 from engine import codec
 from engine.clock import ManualClock
 from engine.execution import Delivery, Outcome, Record, SkipRecord
+from engine.guard import Guard
 from engine.keys import GROUP
 from engine.model import HttpTarget, Overlap
 from engine.names import HTTP_QUEUE
@@ -33,6 +34,10 @@ from engine.store import Store
 from engine.store.jobs import get_job
 from engine.targets import Attempted
 from engine.worker import Worker
+
+LOOPBACK = "127.0.0.0/8, ::1"
+"""The networks that are allowed where targets are this machine's own."""
+ON_LOOPBACK = Guard.of(LOOPBACK)
 
 OK = Attempted(True, 200)
 BUSY = Attempted(False, 503, "HTTP 503")

@@ -24,6 +24,14 @@ The invariants, in the order of `faults`:
 11. What upstream jobs gave (`inputs:`) is kept for executions alone that are live, wait, or have a
     letter.
 12. A job says that others depend on it (`dependents`) exactly while some do.
+13. `jobs:group:…` and `jobs:tag:…` list the jobs that say they are of the group or have the tag;
+    `jobs:groups` adds up the bytes of each group's payloads, and has no other group;
+    `jobs:group_names` lists the same groups.
+14. Each secret that signs webhooks is marked as its owner's, and nothing else is marked
+    (`wc:secrets`, which belongs to no shard).
+15. A shard that is frozen says in which phase of a move it is.
+
+Of no shard: uses are noted of keys alone that are there (`wc:keys`).
 
 What side effects gave (`effects:`) may stay behind its job.
 """
@@ -38,7 +46,7 @@ from typing import Any
 
 from redis.exceptions import ResponseError
 
-from engine.keys import GROUP, Shard
+from engine.keys import API_KEYS, API_KEYS_USED, GROUP, SECRETS, Shard
 from engine.model import JobState
 from engine.store import Store
 
@@ -125,6 +133,22 @@ async def check_invariants(store: Store) -> None:
     for shard in store.layout.shards:
         space = await read_shard(store, shard)
         assert list(faults(space)) == [], space
+    known, used = await store.client.hkeys(API_KEYS), await store.client.hkeys(API_KEYS_USED)
+    assert {*used} <= {*known}, "uses are noted of keys that are not there"
+    secrets = _text(await store.client.hgetall(SECRETS))
+    assert list(faults_of_secrets(secrets)) == [], secrets
+
+
+def faults_of_secrets(fields: dict[str, str]) -> Iterator[str]:
+    """Yield where the secrets that sign webhooks and the marks of whose they are do not agree."""
+    marked = {name: value for name, value in fields.items() if name.startswith("mark:")}
+    held = {
+        f"mark:{mark}": owner
+        for owner in fields.keys() - marked.keys()
+        for _, _, _, _, mark in json.loads(fields[owner])[1:]
+    }
+    if held != marked:
+        yield f"marked are {marked}, and held {held}"
 
 
 def faults(space: Keyspace) -> Iterator[str]:
@@ -166,6 +190,27 @@ def faults(space: Keyspace) -> Iterator[str]:
     yield from _faults_of_gates(jobs, space.get("gates", {}))
     yield from _faults_of_letters(jobs, space)
     yield from _faults_of_dependencies(jobs, space)
+    yield from _faults_of_lists(jobs, space)
+    if "frozen" in space and "phase" not in space["frozen"]:
+        yield f"the shard is frozen in no phase: {space['frozen']}"
+
+
+def _faults_of_lists(jobs: Keyspace, space: Keyspace) -> Iterator[str]:
+    """Yield where the lists of jobs by group and by tag are not what the jobs say."""
+    wanted: Keyspace = {}
+    for job_id, job in jobs.items():
+        names = [f"group:{job['group']}"] if "group" in job else []
+        for name in names + [f"tag:{tag}" for tag in job.get("tags", "").split()]:
+            wanted.setdefault(name, {})[job_id] = 0.0
+        if names:
+            sums = wanted.setdefault("groups", Counter())
+            sums[job["group"]] += len(job.get("payload", "").encode())
+            wanted.setdefault("group_names", {})[job["group"]] = 0.0
+    found = _with_prefix(space, "jobs:")
+    if "groups" in found:
+        found["groups"] = {group: int(size) for group, size in found["groups"].items()}
+    if found != wanted:
+        yield f"lists of jobs are {found} and should be {wanted}"
 
 
 def _with_prefix(space: Keyspace, prefix: str) -> Keyspace:

@@ -58,6 +58,8 @@ def registration(
     target: Target | None = None,
     priority: Priority = Priority.NORMAL,
     group: str | None = None,
+    tags: tuple[str, ...] = (),
+    payload: bytes = b'{"n":1}',
 ) -> Registration:
     state = JobState.ACTIVE if next_run_at is not None else JobState.COMPLETED
     job = Job(
@@ -67,9 +69,10 @@ def registration(
         queue=queue,
         priority=priority,
         group=group,
+        tags=tags,
         created_at=NOW,
         anchor_at=NOW,
-        payload=b'{"n":1}',
+        payload=payload,
         retry=Retry(),
         overlap=overlap,
         rules=rules or Rules(),

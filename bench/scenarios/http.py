@@ -16,13 +16,15 @@ from bench.scenarios.spike import CHUNK, PAYLOAD
 from engine import __version__
 from engine.clock import ManualClock
 from engine.config import Config
+from engine.guard import Guard
 from engine.model import HttpTarget
 from engine.registration import Timing, register
 from engine.scheduler import Scheduler
 from engine.shards import ShardKeeper
 from engine.store import Store, jobs
 from engine.store.server import time_ms
-from engine.targets.http import KEEP_ALIVE_S, HttpRunner
+from engine.targets.connections import KEEP_ALIVE_S
+from engine.targets.http import HttpRunner
 from engine.worker import Worker
 
 CONCURRENCY = 100
@@ -143,7 +145,7 @@ def _worker(store: Store, now: int, consumer: str) -> Worker:
         store,
         clock,
         {"http": 1},
-        lambda: HttpRunner(__version__, clock=clock),
+        lambda: HttpRunner(__version__, guard=Guard.of("127.0.0.1"), clock=clock),
         concurrency=CONCURRENCY,
         consumer=consumer,
     )

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 import time
 from typing import Any
 
@@ -11,6 +10,7 @@ import click
 from engine.backfill import MOST_CONCURRENT, Reprocess
 from engine.cli.client import Api
 from engine.cli.options import over_api
+from engine.cli.progress import progress, told_at_the_end
 from engine.cli.show import print_facts, print_json
 
 POLL_S = 0.5
@@ -45,18 +45,24 @@ def backfill(
     wait: bool,
     **options: Any,
 ) -> None:
-    """Run the past times of a JOB: those from --from to --to that have not run.
+    """Run past times of a job that have not run.
 
-    The exit code is 1 if --wait saw executions that are dead in the end.
+    Those from --from to --to, both included. The exit code is 1 if --wait saw executions that are
+    dead in the end.
     """
-    found = _act(api, job_id, action, _body(action, dry_run, **options))
-    if wait and not dry_run:
-        found = _wait(api, job_id, found)
-    if as_json:
-        print_json(found)
-    else:
-        print_facts(_facts(found))
-    if wait and found.get("dead"):
+    looks = [_act(api, job_id, action, _body(action, dry_run, **options))]
+
+    def tell() -> None:
+        if as_json:
+            print_json(looks[-1])
+        else:
+            print_facts(_facts(looks[-1]))
+
+    # One that is no more waited for goes on.
+    with told_at_the_end(tell, lambda: looks):
+        if wait and not dry_run:
+            _wait(api, job_id, looks)
+    if wait and looks[-1].get("dead"):
         click.get_current_context().exit(1)
 
 
@@ -86,21 +92,17 @@ def _body(action: str | None, dry_run: bool, **options: Any) -> dict[str, Any]:
     return given
 
 
-def _wait(api: Api, job_id: str, found: dict[str, Any]) -> dict[str, Any]:
-    """Return the backfill once it is at its end; until then show how far it is, on a terminal."""
-    with click.progressbar(
-        length=found["times"],
-        label=f"backfill of {job_id}",
-        file=sys.stderr,
-        hidden=not sys.stderr.isatty(),
-    ) as bar:
+def _wait(api: Api, job_id: str, looks: list[dict[str, Any]]) -> None:
+    """Look at a backfill until it is at its end; meanwhile show how far it is, on a terminal."""
+    with progress() as bar:
+        task = bar.add_task(f"backfill of {job_id}", total=looks[-1]["times"])
         while True:
             # Live ones have been passed and are not done.
-            bar.update(found["passed"] - found["live"] - bar.pos)
-            if found["state"] in ("done", "cancelled"):
-                return found
+            bar.update(task, completed=looks[-1]["passed"] - looks[-1]["live"])
+            if looks[-1]["state"] in ("done", "cancelled"):
+                return
             time.sleep(POLL_S)
-            found = api.get("jobs", job_id, "backfill")
+            looks[:] = [api.get("jobs", job_id, "backfill")]
 
 
 def _facts(found: dict[str, Any]) -> list[tuple[str, object]]:

@@ -8,7 +8,7 @@ from typing import Any
 import click
 
 from engine.cli.client import Api
-from engine.cli.options import over_api
+from engine.cli.options import confirm_one, over_api, yes_option
 from engine.cli.show import print_facts, print_json, print_table
 
 FILE = click.Path(exists=True, dir_okay=False, allow_dash=True)
@@ -16,7 +16,7 @@ FILE = click.Path(exists=True, dir_okay=False, allow_dash=True)
 
 @click.group()
 def calendars() -> None:
-    """Look at calendars and change them, over the HTTP API."""
+    """Look at calendars and change them."""
 
 
 @calendars.command(name="list")
@@ -58,10 +58,11 @@ def show(api: Api, name: str, as_json: bool) -> None:
 @click.option("--if-version", type=int, help="Only if this version still stands.")
 @over_api
 def put(api: Api, name: str, file: str, if_version: int | None, as_json: bool) -> None:
-    """Store calendar NAME as the JSON FILE says ("-" is standard input).
+    """Store a calendar as a JSON FILE says.
 
-    The fields: timezone, weekdays (["MO", …]), hours (["09:00-17:30"]), exclude and include
-    (["2026-12-25"]). `show --json` prints one; its name and version may stay in the file.
+    "-" is standard input. The fields: timezone, weekdays (["MO", …]), hours (["09:00-17:30"]),
+    exclude and include (["2026-12-25"]). `show --json` prints one; its name and version may stay in
+    the file.
     """
     try:
         fields = json.loads(_bytes_of(file))
@@ -87,10 +88,10 @@ def put(api: Api, name: str, file: str, if_version: int | None, as_json: bool) -
 def import_ical(
     api: Api, name: str, file: str, dates: str | None, if_version: int | None, as_json: bool
 ) -> None:
-    """Take the days of an iCalendar FILE's events into calendar NAME ("-" is standard input).
+    """Take the days of an iCalendar FILE into a calendar.
 
-    They take the place of its excluded dates; weekdays and hours stay. A calendar that is not there
-    yet is made.
+    "-" is standard input. They take the place of its excluded dates; weekdays and hours stay. A
+    calendar that is not there yet is made.
     """
     text = _bytes_of(file)
     found = api.put("calendars", name, ical=text, version=if_version, dates=dates)
@@ -99,9 +100,11 @@ def import_ical(
 
 @calendars.command()
 @click.argument("name")
+@yes_option
 @over_api
-def delete(api: Api, name: str, as_json: bool) -> None:
+def delete(api: Api, name: str, as_json: bool, yes: bool) -> None:
     """Delete a calendar that no job uses."""
+    confirm_one(f"Delete calendar {name}?", yes)
     api.delete("calendars", name)
     if as_json:
         print_json({"name": name, "deleted": True})

@@ -3,24 +3,22 @@
 from __future__ import annotations
 
 import functools
-import json
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
 import click
-from rich.console import Console
-from rich.progress import Progress
 
 from engine.cli.client import Api, Refused
 from engine.cli.job_options import given
-from engine.cli.options import over_api
-from engine.cli.show import print_facts, print_json, print_table
+from engine.cli.options import confirm_one, over_api, yes_option
+from engine.cli.paging import Paging, paged, tell_of_more
+from engine.cli.progress import progress, told_at_the_end
+from engine.cli.show import dump_json, print_facts, print_json, print_table
 from engine.execution import DeadReason
 
 STEP = 1_000
 """Letters that one request redrives or discards: the bar moves, and nothing times out."""
-PAGE = 100
 
 _FILTERS = (
     click.option("--job", "job_id", help="Of this job."),
@@ -52,42 +50,37 @@ def _filtered(command: Callable[..., None]) -> Callable[..., None]:
 
 @click.group()
 def dead() -> None:
-    """Look at dead letters, redrive and discard them, over the HTTP API."""
+    """Look at dead letters, redrive and discard them."""
 
 
 @dead.command(name="list")
 @_filtered
-@click.option("--limit", type=click.IntRange(1, 1_000), default=PAGE, show_default=True)
-@click.option("--after", help="Go on after this place.")
+@paged
 @over_api
-def list_(api: Api, as_json: bool, wanted: dict[str, str], limit: int, after: str | None) -> None:
+def list_(api: Api, as_json: bool, wanted: dict[str, str], paging: Paging) -> None:
     """List dead letters, the newest first."""
-    letters: list[dict[str, Any]] = []
-    while True:
-        page, after = api.get_page("dead", **wanted, limit=limit - len(letters), after=after)
-        letters += page
-        if after is None or len(letters) >= limit:
-            break
+    letters, after = paging.read(
+        lambda limit, after: api.get_page("dead", **wanted, limit=limit, after=after)
+    )
     if as_json:
         print_json(letters)
     else:
         columns = ("EXECUTION", "DIED AT", "REASON", "QUEUE", "ATTEMPTS", "ERROR")
         print_table(columns, map(_row, letters))
-    if after is not None:
-        click.echo(f"There are more: --after {after}", err=True)
+    tell_of_more(after)
 
 
 @dead.command()
 @click.argument("execution_id")
 @over_api
 def show(api: Api, execution_id: str, as_json: bool) -> None:
-    """Show a dead letter with its target, its payload and all its attempts."""
+    """Show a dead letter: target, payload and all its attempts."""
     letter = api.get("dead", execution_id)
     if as_json:
         print_json(letter)
         return
     print_facts(
-        (name, value if isinstance(value, str | None) else json.dumps(value))
+        (name, value if isinstance(value, str | None) else dump_json(value))
         for name, value in letter.items()
         if name != "attempts"
     )
@@ -111,7 +104,7 @@ def _chosen(command: Callable[..., None]) -> Callable[..., None]:
     for option in (
         click.argument("execution_ids", metavar="[EXECUTION_ID]...", nargs=-1),
         click.option("--all", "is_all", is_flag=True, help="All dead letters."),
-        click.option("--yes", is_flag=True, help="Do not ask."),
+        yes_option,
         _filtered,
         over_api,
     ):
@@ -122,14 +115,20 @@ def _chosen(command: Callable[..., None]) -> Callable[..., None]:
 @dead.command()
 @_chosen
 def redrive(api: Api, as_json: bool, **chosen: Any) -> None:
-    """Give dead executions another attempt: those named, those that a filter takes, or --all."""
+    """Give dead executions another attempt.
+
+    Those named, those that a filter takes, or --all.
+    """
     _carry_out(api, "redrive", "redriven", as_json, **chosen)
 
 
 @dead.command()
 @_chosen
 def discard(api: Api, as_json: bool, **chosen: Any) -> None:
-    """Throw dead letters away: those named, those that a filter takes, or --all."""
+    """Throw dead letters away.
+
+    Those named, those that a filter takes, or --all.
+    """
     _carry_out(api, "discard", "discarded", as_json, **chosen)
 
 
@@ -149,35 +148,44 @@ def _carry_out(
     if [bool(execution_ids), bool(wanted), is_all].count(True) != 1:
         raise click.UsageError("give execution ids, or a filter, or --all")
     if execution_ids:
-        count, skipped = _sum(verb, done, _each(api, verb, done, execution_ids))
+        if verb == "discard":
+            confirm_one(f"Discard {', '.join(execution_ids)}?", yes)
+        steps = _each(api, verb, done, execution_ids)
     else:
         which = "all dead letters" if is_all else "the dead letters that this filter takes"
         if not yes:
             click.confirm(f"{verb.capitalize()} {which}?", abort=True, err=True)
-        count, skipped = _sum(verb, done, _many(api, verb, {"all": True} if is_all else wanted))
-    if as_json:
-        print_json({done: count, "skipped": dict(skipped)})
-    else:
-        facts = [(f"skipped as {reason}", number) for reason, number in skipped.items()]
-        print_facts([(done, count), *facts])
-    if skipped and not count:
+        steps = _many(api, verb, {"all": True} if is_all else wanted)
+    count, skipped = Counter[str](), Counter[str]()
+
+    def tell() -> None:
+        if as_json:
+            print_json({done: count[done], "skipped": dict(skipped)})
+        else:
+            facts = [(f"skipped as {reason}", number) for reason, number in skipped.items()]
+            print_facts([(done, count[done]), *facts])
+
+    with told_at_the_end(tell, lambda: count["examined"]):
+        _sum(verb, done, steps, count, skipped)
+    if skipped and not count[done]:
         click.get_current_context().exit(1)
 
 
-def _sum(verb: str, done: str, steps: Iterable[dict[str, Any]]) -> tuple[int, Counter[str]]:
-    """Return how many were done and why others were not; meanwhile show how far it is, on a
-    terminal."""
-    count = examined = 0
-    skipped: Counter[str] = Counter()
-    console = Console(stderr=True)
-    with Progress(console=console, transient=True, disable=not console.is_terminal) as bar:
+def _sum(
+    verb: str,
+    done: str,
+    steps: Iterable[dict[str, Any]],
+    count: Counter[str],
+    skipped: Counter[str],
+) -> None:
+    """Count what was done, and why others were not; meanwhile show how far it is, on a terminal."""
+    with progress() as bar:
         task = bar.add_task(verb, total=None)
         for step in steps:
-            count += step.get(done, 0)
+            count[done] += step.get(done, 0)
+            count["examined"] += step["examined"]
             skipped.update(step.get("skipped", {}))
-            examined += step["examined"]
-            bar.update(task, completed=examined, total=examined + step["left"])
-    return count, skipped
+            bar.update(task, completed=count["examined"], total=count["examined"] + step["left"])
 
 
 def _many(api: Api, verb: str, body: dict[str, Any]) -> Iterator[dict[str, Any]]:

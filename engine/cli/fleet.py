@@ -43,7 +43,10 @@ def scheduler(**options: object) -> None:
 @setting("redis_url", "--redis-url")
 @log_level("info")
 def worker(worker_queues: tuple[str, ...], **options: object) -> None:
-    """Run the executions of http jobs, and of shell jobs if that is allowed. Any number may run."""
+    """Run executions: of http jobs, and of shell jobs if allowed.
+
+    Any number may run.
+    """
     from engine.roles import worker_services
 
     config = Config.from_env(worker_queues=",".join(worker_queues) or None, **options)

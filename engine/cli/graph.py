@@ -29,7 +29,7 @@ Edges = Mapping[str, list[tuple[str, str]]]
 @click.option("--depth", type=click.IntRange(0, 1000), help="So many levels up and down.")
 @over_api
 def graph(api: Api, job_id: str, as_json: bool, time: str | None, depth: int | None) -> None:
-    """Show the jobs that one depends on, and those that depend on it, as a tree.
+    """Show what a job depends on, and what on it, as a tree.
 
     What depends on several jobs is below the first of them; elsewhere an arrow stands for it.
     """

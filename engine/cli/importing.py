@@ -4,18 +4,19 @@ from __future__ import annotations
 
 import time
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import asdict, dataclass, replace
 from typing import Any, Literal
 
 import click
 
 from engine.cli.client import Api, Refused
-from engine.cli.job_options import given
 from engine.cli.options import over_api
+from engine.cli.progress import progress, told_at_the_end
 from engine.cli.show import print_json, print_table
 from engine.crontab import CRONTAB_DIALECT, Crontab, CrontabEntry, job_ids, read_crontab
 from engine.errors import BadInput, JobExists
+from engine.importers.crontab import set_aside, what_to_run
 from engine.plan import Plan, moment_of, parse_schedule
 
 UPCOMING = 3
@@ -57,11 +58,10 @@ def crontab(
     timezone: str,
     dry_run: bool,
 ) -> None:
-    """Register a job for each line of a crontab FILE ("-" is standard input), with --url or with
-    --shell.
+    """Register a job for each line of a crontab FILE.
 
-    With --shell a job is the command itself, in the directory that HOME names. With --url it POSTs
-    {"command", "stdin", "user", "environment"}.
+    "-" is standard input. With --shell a job is the command itself, in the directory that HOME
+    names. With --url it POSTs {"command", "stdin", "user", "environment"}.
 
     A line's job has the same id at every import, so importing again adds only what is new. Lines
     that cannot be taken are told with the reason, and do not hold up the others: the exit code is
@@ -71,33 +71,41 @@ def crontab(
         raise click.UsageError("give either --url or --shell")
     now = int(time.time() * 1000)
     _check_zone(timezone, now)
-    read = read_crontab(_text_of(file), system=system, timezone=timezone, now=now)
+    read = read_crontab(text_of(file), system=system, timezone=timezone, now=now)
 
     def foresee(entry: CrontabEntry, job_id: str) -> Line:
-        return Line(entry.line, "new", job_id, _upcoming(entry, job_id, now), _note(entry, shell))
+        return Line(entry.line, "new", job_id, _upcoming(entry, job_id, now), _note(entry, url))
 
     def register(entry: CrontabEntry, job_id: str) -> Line:
-        what = _shell_job(entry) if shell else _http_job(entry, url)
-        created = Line(entry.line, "created", job_id, note=_note(entry, shell))
-        return _register(api, {**_when(entry, job_id), **what}, created)
+        created = Line(entry.line, "created", job_id, note=_note(entry, url))
+        return _register(api, {**_when(entry, job_id), **what_to_run(entry, url)}, created)
 
-    lines = _each_line(read, file, foresee if dry_run else register)
-    if as_json:
-        print_json([asdict(line) for line in lines])
-    else:
-        _print_lines(lines, timezone)
+    lines = [Line(refusal.line, "refused", note=refusal.reason) for refusal in read.refusals]
+    begun = len(lines)
+
+    def tell() -> None:
+        in_order = sorted(lines, key=lambda line: line.line)
+        if as_json:
+            print_json([asdict(line) for line in in_order])
+        else:
+            _print_lines(in_order, timezone)
+
+    with told_at_the_end(tell, lambda: len(lines) > begun):
+        for line in _each_entry(read, file, foresee if dry_run else register):
+            lines.append(line)
     if any(line.status == "refused" for line in lines):
         click.get_current_context().exit(1)
 
 
-def _each_line(
+def _each_entry(
     read: Crontab, filename: str, take: Callable[[CrontabEntry, str], Line]
-) -> list[Line]:
-    """Return what becomes of every line, in the file's order."""
-    ids = job_ids(read.entries, filename)
-    taken = [take(entry, job_id) for entry, job_id in zip(read.entries, ids, strict=True)]
-    refused = [Line(r.line, "refused", note=r.reason) for r in read.refusals]
-    return sorted(taken + refused, key=lambda line: line.line)
+) -> Iterator[Line]:
+    """Yield what becomes of each entry; meanwhile show how far it is, on a terminal."""
+    with progress() as bar:
+        task = bar.add_task("register", total=len(read.entries))
+        for entry, job_id in zip(read.entries, job_ids(read.entries, filename), strict=True):
+            yield take(entry, job_id)
+            bar.advance(task)
 
 
 def _when(entry: CrontabEntry, job_id: str) -> dict[str, Any]:
@@ -109,35 +117,9 @@ def _when(entry: CrontabEntry, job_id: str) -> dict[str, Any]:
     }
 
 
-def _http_job(entry: CrontabEntry, url: str | None) -> dict[str, Any]:
-    return {
-        "target": {"type": "http", "url": url},
-        "payload": {
-            "command": entry.command,
-            "stdin": entry.stdin,
-            "user": entry.user,
-            "environment": entry.environment,
-        },
-    }
-
-
-def _shell_job(entry: CrontabEntry) -> dict[str, Any]:
-    target = {
-        "type": "shell",
-        "command": entry.command,
-        "cwd": entry.environment.get("HOME") or None,
-        "env": entry.environment or None,
-        "stdin": entry.stdin,
-        "user": entry.user,
-    }
-    return {"target": given(target)}
-
-
-def _note(entry: CrontabEntry, shell: bool) -> str | None:
+def _note(entry: CrontabEntry, url: str | None) -> str | None:
     """Return what of a line was understood and set aside."""
-    mail = shell and entry.environment.get("MAILTO")
-    notes = [entry.note, "MAILTO: no mail is sent, the history has the output" if mail else None]
-    return "; ".join(filter(None, notes)) or None
+    return "; ".join(why for _, why in set_aside(entry, url)) or None
 
 
 def _register(api: Api, body: dict[str, Any], created: Line) -> Line:
@@ -170,7 +152,8 @@ def _check_zone(timezone: str, now: int) -> None:
         raise click.BadParameter(error.message, param_hint="--timezone") from None
 
 
-def _text_of(path: str) -> str:
+def text_of(path: str) -> str:
+    """Return the text of a file, or of standard input for "-". Refuses what is not UTF-8."""
     with click.open_file(path, "rb") as file:
         data: bytes = file.read()
     try:

@@ -11,12 +11,12 @@ import click
 from engine.backoff import Backoff, Jitter
 from engine.cli.options import Decorator
 from engine.depends import Condition, Join, Match
-from engine.model import Overlap
+from engine.model import Overlap, Signing
 from engine.names import Priority
 from engine.plan import DIALECT_SUMMARIES, DstOverlap, Gap, MisfirePolicy, Roll
 
 
-class _Json(click.ParamType[Any]):
+class JsonValue(click.ParamType[Any]):
     name = "json"
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
@@ -26,18 +26,14 @@ class _Json(click.ParamType[Any]):
             self.fail(f"not JSON: {error}; a text needs quotes of its own: '\"text\"'", param, ctx)
 
 
+JSON = JsonValue()
+
+
 def _no_number(word: str) -> None:
     raise ValueError(f"{word} is no number in JSON")
 
 
-_OPTIONS = (
-    click.option(
-        "--schedule",
-        "schedule_expr",
-        multiple=True,
-        help='Cron ("*/5 * * * *", "@daily"), "every 30s", or an RFC 3339 time; without it the job'
-        " runs once, at once. Several are joined.",
-    ),
+_TIMING = (
     click.option(
         "--dialect",
         type=click.Choice([*DIALECT_SUMMARIES]),
@@ -57,24 +53,55 @@ _OPTIONS = (
     click.option("--window-ms", type=int, help="Spread the runs of many jobs over so long."),
     click.option("--calendar", "calendars", multiple=True, help="A calendar; may be given again."),
     click.option("--roll", type=click.Choice(get_args(Roll)), help="If the calendar is closed."),
+)
+_OPTIONS = (
+    click.option(
+        "--schedule",
+        "schedule_expr",
+        multiple=True,
+        help='Cron ("*/5 * * * *", "@daily"), "every 30s", or an RFC 3339 time; without it the job'
+        " runs once, at once. Several are joined.",
+    ),
+    *_TIMING,
     click.option("--misfire", type=click.Choice(get_args(MisfirePolicy)), help="If it comes late."),
     click.option("--grace-ms", type=int, help="How late is still on time."),
     click.option("--max-catch-up", type=int, help="Missed times that fire_all makes up for."),
     click.option("--url", help="POST the payload to this URL."),
     click.option("--worker", "is_worker", is_flag=True, help="Leave it to consumers of your own."),
+    click.option("--handler", help="Which of the consumers' handlers is to run it."),
     click.option("--header", "headers", multiple=True, help='"Name: value"; may be given again.'),
+    click.option(
+        "--signing",
+        type=click.Choice(get_args(Signing)),
+        help="Sign the calls with the secrets of the job, or of its group.",
+    ),
+    click.option(
+        "--template",
+        is_flag=True,
+        default=None,
+        help="Replace placeholders such as {{execution_id}} in payload, headers and URL.",
+    ),
+    click.option("--follow-redirects", type=int, help="So many (307, 308). [default: 0]"),
+    click.option(
+        "--respond-async",
+        is_flag=True,
+        default=None,
+        help="The target may answer 202, and report the end later.",
+    ),
+    click.option("--heartbeat-ms", type=int, help="It then says so often that it still runs."),
     click.option("--command", help="Run this, with /bin/sh -c, on a worker that allows it."),
     click.option("--cwd", help="Where the command runs. [default: the home directory]"),
     click.option("--env", multiple=True, help='"NAME=value" for the command; may be given again.'),
     click.option("--stdin", help="The command's standard input. [default: the payload]"),
     click.option("--user", help="Whom the command runs as. [default: the worker's user]"),
     click.option("--timeout-ms", type=int, help="How long the URL, or the command, may take."),
-    click.option("--payload", type=_Json(), help="Any JSON value."),
+    click.option("--payload", type=JSON, help="Any JSON value."),
     click.option("--queue", help="The queue that workers read."),
     click.option(
         "--priority", type=click.Choice(list(map(str, Priority))), help="Its place in its queue."
     ),
     click.option("--group", help="Whose job it is: groups share a queue fairly."),
+    click.option("--tag", "tags", multiple=True, help="To be found by; may be given again."),
     click.option("--max-attempts", type=int, help="Attempts in all, the first included."),
     click.option("--retry-backoff", type=click.Choice(get_args(Backoff)), help="How waits grow."),
     click.option("--retry-base-ms", type=int, help="The wait after the first attempt."),
@@ -133,8 +160,16 @@ _OPTIONS = (
 
 def job_options(command: Callable[..., Any]) -> Callable[..., Any]:
     """Give a command the options of a job, to be passed to `job_body`."""
-    decorators: tuple[Decorator, ...] = _OPTIONS
-    for option in reversed(decorators):
+    return _with(_OPTIONS, command)
+
+
+def timing_options(command: Callable[..., Any]) -> Callable[..., Any]:
+    """Give a command the options that say what a schedule means."""
+    return _with(_TIMING, command)
+
+
+def _with(options: tuple[Decorator, ...], command: Callable[..., Any]) -> Callable[..., Any]:
+    for option in reversed(options):
         command = option(command)
     return command
 
@@ -143,10 +178,17 @@ def job_body(
     *,
     schedule_expr: tuple[str, ...],
     calendars: tuple[str, ...],
+    tags: tuple[str, ...],
     depends_on: tuple[str, ...],
     url: str | None,
     is_worker: bool,
+    handler: str | None,
     headers: tuple[str, ...],
+    signing: str | None,
+    template: bool | None,
+    follow_redirects: int | None,
+    respond_async: bool | None,
+    heartbeat_ms: int | None,
     command: str | None,
     cwd: str | None,
     env: tuple[str, ...],
@@ -168,7 +210,17 @@ def job_body(
     **rest: Any,
 ) -> dict[str, Any]:
     """Return the body that holds what was given, and nothing else."""
-    http = given({"url": url, "headers": dict(map(_header, headers)) or None})
+    http = given(
+        {
+            "url": url,
+            "headers": dict(map(_header, headers)) or None,
+            "signing": signing,
+            "template": template,
+            "follow_redirects": follow_redirects,
+            "respond_async": respond_async,
+            "heartbeat_ms": heartbeat_ms,
+        }
+    )
     shell = given(
         {
             "command": command,
@@ -178,16 +230,21 @@ def job_body(
             "user": user,
         }
     )
-    if (http and shell) or (is_worker and (http or shell or timeout_ms is not None)):
+    own = given({"handler": handler})
+    if [bool(http), bool(shell), is_worker or bool(own)].count(True) > 1 or (
+        (is_worker or own) and timeout_ms is not None
+    ):
         raise click.UsageError(
-            "--header and --timeout-ms go with --url; --cwd, --env, --stdin, --user and"
-            " --timeout-ms with --command; none of them with --worker"
+            "--header, --signing, --template, --follow-redirects, --respond-async, --heartbeat-ms"
+            " and --timeout-ms go with --url; --cwd, --env, --stdin, --user and --timeout-ms with"
+            " --command; --handler, and none of them, with --worker"
         )
     kinds = {"worker": is_worker, "http": url is not None, "shell": command is not None}
     target = {
         "type": next((kind for kind, is_it in kinds.items() if is_it), None),
         **http,
         **shell,
+        **own,
         "timeout_ms": timeout_ms,
     }
     retry = {
@@ -205,6 +262,7 @@ def job_body(
     body = {
         "schedule_expr": schedule_expr[0] if len(schedule_expr) == 1 else [*schedule_expr] or None,
         "calendars": [*calendars] or None,
+        "tags": [*tags] or None,
         "depends_on": [*map(_upstream, depends_on)] or None,
         "target": given(target) or None,
         "retry": given(retry) or None,

@@ -8,7 +8,9 @@ they come.
 from __future__ import annotations
 
 import functools
+import sys
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import click
@@ -59,13 +61,29 @@ def log_level(default: str) -> Decorator:
     )
 
 
+json_option = click.option("--json", "as_json", is_flag=True, help="Print JSON, for programs.")
+yes_option = click.option("--yes", is_flag=True, help="Do not ask.")
+
+
+def confirm_one(question: str, yes: bool) -> None:
+    """Ask before one thing goes, if there is a person at a terminal; it was named, so a program
+    need not say more. Raises Abort if the answer is no."""
+    if not yes and sys.stdin.isatty():
+        click.confirm(question, abort=True, err=True)
+
+
 def over_api(command: Callable[..., None]) -> Callable[..., None]:
-    """Give a command the options `--api` and `--json`, and the API as its first argument."""
+    """Give a command the options `--api`, `--api-key-file` and `--json`, and the API as its first
+    argument. A key is no option: every user of a machine sees what commands are given."""
 
     @setting("api_url", "--api")
-    @click.option("--json", "as_json", is_flag=True, help="Print JSON, for programs.")
+    @setting("api_key_file", "--api-key-file", type=click.Path(path_type=Path))
+    @json_option
     @functools.wraps(command)
-    def with_api(*args: Any, api_url: str | None, **options: Any) -> None:
-        command(Api(Config.from_env(api_url=api_url).api_url), *args, **options)
+    def with_api(
+        *args: Any, api_url: str | None, api_key_file: Path | None, **options: Any
+    ) -> None:
+        config = Config.from_env(api_url=api_url, api_key_file=api_key_file)
+        command(Api(config.api_url, config.read_api_key()), *args, **options)
 
     return with_api

@@ -36,13 +36,16 @@ def _all_pages(api: Api, path: str) -> list[dict[str, Any]]:
 
 @click.group()
 def queues() -> None:
-    """Look at queues, limit, pause and resume them, over the HTTP API."""
+    """Look at queues, limit, pause and resume them."""
 
 
 @queues.command(name="list")
 @over_api
 def list_queues(api: Api, as_json: bool) -> None:
-    """List the queues that have settings or hold something back, and the usual ones."""
+    """List queues, with their limits and what waits in them.
+
+    Those that have settings or hold something back, and the usual ones.
+    """
     found = _all_pages(api, "queues")
     if as_json:
         print_json(found)
@@ -55,7 +58,7 @@ def list_queues(api: Api, as_json: bool) -> None:
 @click.argument("queue")
 @over_api
 def show(api: Api, queue: str, as_json: bool) -> None:
-    """Show what is set for a queue, what waits in it, and what keeps it."""
+    """Show a queue: what is set, what waits, and what keeps it."""
     _print(api.get("queues", queue), as_json)
 
 
@@ -64,7 +67,10 @@ def show(api: Api, queue: str, as_json: bool) -> None:
 @_limits
 @over_api
 def set_queue(api: Api, queue: str, as_json: bool, **limits: Any) -> None:
-    """Set what a queue is allowed, in place of what was set: without options, no limits."""
+    """Set what a queue is allowed, in place of what was set.
+
+    Without options it has no limits.
+    """
     _print(api.put("queues", queue, body=given(limits)), as_json)
 
 
@@ -86,13 +92,13 @@ def resume(api: Api, queue: str, as_json: bool) -> None:
 
 @click.group()
 def hosts() -> None:
-    """Look at the hosts of http targets and limit them, over the HTTP API."""
+    """Look at the hosts of http targets and limit them."""
 
 
 @hosts.command(name="list")
 @over_api
 def list_hosts(api: Api, as_json: bool) -> None:
-    """List the hosts that have limits, asked for less, or are waited for."""
+    """List hosts with limits, or that asked for less."""
     found = _all_pages(api, "hosts")
     if as_json:
         print_json(found)
@@ -102,12 +108,23 @@ def list_hosts(api: Api, as_json: bool) -> None:
     print_table([name.upper().replace("_", " ") for name in names], rows)
 
 
+@hosts.command(name="show")
+@click.argument("host")
+@over_api
+def show_host(api: Api, host: str, as_json: bool) -> None:
+    """Show what a host is allowed, and what waits for it."""
+    _print(api.get("hosts", host), as_json)
+
+
 @hosts.command(name="set")
 @click.argument("host")
 @_limits
 @over_api
 def set_host(api: Api, host: str, as_json: bool, **limits: Any) -> None:
-    """Set what a host (as it stands in URLs) is allowed, in place of what was set."""
+    """Set what a host is allowed, in place of what was set.
+
+    HOST is as it stands in URLs.
+    """
     _print(api.put("hosts", host, body=given(limits)), as_json)
 
 

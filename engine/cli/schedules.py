@@ -1,5 +1,5 @@
-"""`waterclock next | lint | explain`: when a schedule fires, what is odd about it, why a job did
-not run. The first two need neither API nor server."""
+"""`waterclock next | lint | preview | explain`: when a schedule fires, what is odd about it, why a
+job did not run. The first two need neither API nor server."""
 
 from __future__ import annotations
 
@@ -11,7 +11,8 @@ from typing import Any
 import click
 
 from engine.cli.client import Api
-from engine.cli.options import over_api
+from engine.cli.job_options import given, timing_options
+from engine.cli.options import json_option, over_api
 from engine.cli.show import print_facts, print_json, print_table
 from engine.errors import NeverFires, WaterclockError
 from engine.plan import (
@@ -30,10 +31,11 @@ ANY_JOB = "job"
 """The id whose hash spreads `H` and `~` where none is given."""
 
 _dialect = click.option("--dialect", type=click.Choice([*DIALECT_SUMMARIES]))
-_timezone = click.option("--tz", "timezone", default="UTC", show_default=True, help="IANA zone.")
+_timezone = click.option(
+    "--timezone", "--tz", "timezone", default="UTC", show_default=True, help="IANA zone."
+)
 _job_id = click.option("--id", "job_id", default=ANY_JOB, help="The job, for H and ~.")
 _after = click.option("--after", help="Begin at this RFC 3339 time in place of now.")
-_as_json = click.option("--json", "as_json", is_flag=True, help="Print JSON, for programs.")
 
 
 @click.command(name="next")
@@ -45,10 +47,18 @@ _as_json = click.option("--json", "as_json", is_flag=True, help="Print JSON, for
 )
 @_dialect
 @_timezone
-@click.option("-n", type=click.IntRange(1, 1000), default=10, show_default=True, help="How many.")
+@click.option(
+    "-n",
+    "--limit",
+    "n",
+    type=click.IntRange(1, 1000),
+    default=10,
+    show_default=True,
+    help="How many.",
+)
 @_after
 @_job_id
-@_as_json
+@json_option
 def next_(
     expr: str | None,
     file: Any,
@@ -97,9 +107,12 @@ def next_(
 @_dialect
 @_timezone
 @_job_id
-@_as_json
+@json_option
 def lint(expr: str, dialect: str | None, timezone: str, job_id: str, as_json: bool) -> None:
-    """Say what EXPR means, what is odd about it, and how other dialects write it."""
+    """Say what EXPR means, and what is odd about it.
+
+    Also how other dialects write it.
+    """
     said = plan_lint.lint(expr, timezone, dialect, now=int(time.time() * 1000), job_id=job_id)
     if as_json:
         warnings = [vars(warning) for warning in said.warnings]
@@ -114,12 +127,62 @@ def lint(expr: str, dialect: str | None, timezone: str, job_id: str, as_json: bo
 @click.argument("at")
 @over_api
 def explain(api: Api, job_id: str, at: str, as_json: bool) -> None:
-    """Say why JOB_ID did or did not run at AT, an RFC 3339 time, or whether it will."""
+    """Say why a job did or did not run at a time, or will.
+
+    AT is an RFC 3339 time.
+    """
     found = api.get("jobs", job_id, "explain", at=at)
     if as_json:
         print_json(found)
     else:
         click.echo(f"{found['verdict']}: {found['text']}")
+
+
+@click.command()
+@click.argument("schedule_expr", metavar="EXPR...", nargs=-1, required=True)
+@click.option("--job", "job_id", help="Say what it would change for this job.")
+@timing_options
+@click.option("-n", "--limit", "n", type=click.IntRange(1, 1000), help="How many. [default: 10]")
+@over_api
+def preview(
+    api: Api,
+    as_json: bool,
+    schedule_expr: tuple[str, ...],
+    calendars: tuple[str, ...],
+    **options: Any,
+) -> None:
+    """Show when a job of this schedule would run.
+
+    It asks the API, with its calendars and its clock. Several EXPRs are joined. `next` does it
+    without an API, and without calendars.
+    """
+    expr = schedule_expr[0] if len(schedule_expr) == 1 else [*schedule_expr]
+    body = {"schedule_expr": expr, "calendars": [*calendars] or None, **options}
+    found = api.post("schedules", "preview", body=given(body))
+    if as_json:
+        print_json(found)
+        return
+    if found["description"]:
+        click.echo(f"{found['description']} ({found['dialect']})")
+    print_times(found["times"])
+    for word, times in found.get("difference", {}).items():
+        click.echo(f"{word}: {', '.join(times) or 'none'}")
+    for warning in found["warnings"]:
+        click.echo(f"warning: {warning['message']} [{warning['code']}]", err=True)
+
+
+def print_times(times: Iterable[Mapping[str, Any]]) -> None:
+    """Print times to come, with what daylight saving or a calendar does to them."""
+    rows = (
+        (
+            time["scheduled_for"],
+            f"{time['local_time']} {time['zone_abbreviation']}",
+            time["utc_offset"],
+            time["dst"] or time["calendar"],
+        )
+        for time in times
+    )
+    print_table(("SCHEDULED FOR", "LOCAL TIME", "OFFSET", "NOTE"), rows)
 
 
 def read_table(lines: Iterable[str]) -> Iterator[dict[str, str]]:

@@ -7,6 +7,8 @@ from pathlib import Path
 import click
 
 from engine import codec
+from engine.cli.options import json_option
+from engine.cli.show import print_json
 from engine.errors import Unusable
 from engine.scripts import FOLDER, Header, load
 
@@ -15,12 +17,16 @@ MANIFEST = "scripts.json"
 
 @click.group()
 def scripts() -> None:
-    """The Lua scripts, for consumers in other languages (lua/README.md is their contract)."""
+    """The Lua scripts, for consumers in other languages.
+
+    lua/README.md is their contract.
+    """
 
 
 @scripts.command()
 @click.argument("folder", metavar="DIR", type=click.Path(file_okay=False, path_type=Path))
-def export(folder: Path) -> None:
+@json_option
+def export(folder: Path, as_json: bool) -> None:
     """Write each script as one file into DIR, and scripts.json.
 
     A file is what SCRIPT LOAD takes, byte for byte. scripts.json names for each its file, its SHA-1
@@ -44,4 +50,7 @@ def export(folder: Path) -> None:
         (folder / MANIFEST).write_bytes(codec.dump_json(manifest))
     except OSError as error:
         raise Unusable(f"cannot write to {folder}: {error.strerror}") from None
-    click.echo(f"{len(manifest)} scripts written to {folder}")
+    if as_json:
+        print_json(manifest)
+    else:
+        click.echo(f"{len(manifest)} scripts written to {folder}")

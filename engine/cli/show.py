@@ -55,6 +55,8 @@ def print_facts(facts: Iterable[tuple[str, object]]) -> None:
 
 
 def _print_aligned(lines: Sequence[Sequence[Text]]) -> None:
+    if not lines:
+        return
     # Nothing is added after the last cell: it would wrap, too.
     *columns, _ = zip(*lines, strict=True)
     widths = [max(cell.cell_len for cell in column) for column in columns]
@@ -65,4 +67,10 @@ def _print_aligned(lines: Sequence[Sequence[Text]]) -> None:
 
 
 def print_json(value: object) -> None:
+    """Print what the API answered, as it is, for programs."""
     click.echo(json.dumps(value, indent=2))
+
+
+def dump_json(value: object) -> str:
+    """Return a value on one line."""
+    return json.dumps(value)

@@ -7,6 +7,7 @@ import logging
 from collections.abc import Callable
 from datetime import UTC, datetime
 from pathlib import Path
+from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
 
 import click
@@ -26,6 +27,9 @@ from engine.loop import sleep_unless
 from engine.store import Store
 from engine.store.server import ServerInfo, check_server, time_ms
 from engine.supervisor import Service, run_services
+
+if TYPE_CHECKING:
+    from api.echo import Echo
 
 LOOK_MS = 100
 
@@ -72,20 +76,28 @@ def up(demo: bool, server_port: int | None, **options: object) -> None:
 async def _run(
     config: Config, stop: asyncio.Event, demo: bool, server: EmbeddedServer | None
 ) -> None:
+    echo = _echo() if demo else None
+    if echo:
+        allowed = ",".join(filter(None, (config.allow_hosts, echo.place)))
+        config = config.model_copy(update={"allow_hosts": allowed})
     store = await open_store(config, stop)
     if store is None:
         return
     async with store:
         clock = ServerClock()
         clock.sample(await time_ms(store.client))
-        services = _services(store, clock, server, await check_server(store.client))
-        if demo:
-            services = await _with_demo(store, clock.now_ms(), services)
+        services = _services(store, clock, server, echo, await check_server(store.client))
+        if echo:
+            services = await _with_demo(store, clock.now_ms(), services, echo)
         await run_services(services, stop, config.shutdown_ms)
 
 
 def _services(
-    store: Store, clock: ServerClock, server: EmbeddedServer | None, kind: ServerInfo
+    store: Store,
+    clock: ServerClock,
+    server: EmbeddedServer | None,
+    echo: Echo | None,
+    kind: ServerInfo,
 ) -> list[Service]:
     """Return what runs, in the order of starting; it stops in the reverse one."""
     from engine.roles import all_services
@@ -94,15 +106,19 @@ def _services(
     return [
         *([ServerKeeper(server)] if server else []),
         *all_services(store, clock, queues_of(config), config.worker_concurrency),
-        ApiService(store, clock, lambda port: _print_banner(config, port, kind, server)),
+        ApiService(store, clock, lambda port: _print_banner(config, port, kind, server, echo)),
     ]
 
 
-async def _with_demo(store: Store, now: int, services: list[Service]) -> list[Service]:
+def _echo() -> Echo:
     from api.echo import Echo
+
+    return Echo()
+
+
+async def _with_demo(store: Store, now: int, services: list[Service], echo: Echo) -> list[Service]:
     from engine.demo import AttemptFeed, install_demo
 
-    echo = Echo()
     await install_demo(store, echo.url, now)
     return [echo, *services, AttemptFeed(store, print_attempt)]
 
@@ -148,7 +164,11 @@ class ApiService:
 
 
 def _print_banner(
-    config: Config, port: int, kind: ServerInfo, server: EmbeddedServer | None
+    config: Config,
+    port: int,
+    kind: ServerInfo,
+    server: EmbeddedServer | None,
+    echo: Echo | None,
 ) -> None:
     where = f"data in {server.data_dir}" if server else f"at {_place(config.redis_url)}"
     print_line(Text(f"Waterclock {__version__}", style="bold"))
@@ -156,6 +176,7 @@ def _print_banner(
         [
             ("API", url_of(config.host, port)),
             ("server", f"{kind.name} {kind.version}, {where}"),
+            *([("echo", echo.url)] if echo else []),
             ("stop", "Ctrl-C"),
         ]
     )

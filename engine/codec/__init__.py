@@ -1,5 +1,13 @@
 """How values become bytes in Redis, and back: the one door to orjson below the API."""
 
+from engine.codec.api_keys import (
+    digest_of,
+    dump_api_key,
+    id_of_api_key,
+    load_api_key,
+    mint_api_key,
+    proves,
+)
 from engine.codec.arrivals import Arrivals, Heard, dump_result, load_arrivals
 from engine.codec.deployment import (
     dump_calendar,
@@ -27,31 +35,39 @@ from engine.codec.jobs import (
     dump_definition,
     dump_note,
     dump_retry,
+    dump_shape,
     dump_target,
     load_job,
     load_retry,
     load_target,
 )
 from engine.codec.tokens import Promise, dump_promise, load_promise
+from engine.codec.transfer import dump_line, load_line
 
 __all__ = [
     "MAX_ERROR_CHARS",
     "Arrivals",
     "Heard",
     "Promise",
+    "digest_of",
+    "dump_api_key",
     "dump_calendar",
     "dump_defined",
     "dump_definition",
     "dump_json",
     "dump_layout",
     "dump_lease",
+    "dump_line",
     "dump_note",
     "dump_promise",
     "dump_record",
     "dump_result",
     "dump_retry",
+    "dump_shape",
     "dump_skipped",
     "dump_target",
+    "id_of_api_key",
+    "load_api_key",
     "load_arrivals",
     "load_calendar",
     "load_delivery",
@@ -61,10 +77,13 @@ __all__ = [
     "load_layout",
     "load_lease",
     "load_letter",
+    "load_line",
     "load_live",
     "load_promise",
     "load_record",
     "load_retry",
     "load_since",
     "load_target",
+    "mint_api_key",
+    "proves",
 ]

@@ -5,6 +5,7 @@ plan          plan id
 next_run_at   ms, or '' when no time is to come                 fire_due, resume_job
 queue         name of the ready stream: the queue, `:high` or `:low` behind it
 group         who shares the queue fairly, if the job is of a group
+tags          what it is found by, if it has any; a blank between two
 overlap       an Overlap
 target        JSON of the target, for the consumer
 payload       the payload as it came, never decoded in Lua
@@ -24,7 +25,7 @@ b:<nominal>   1: this live execution is of the backfill         advance_backfill
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from functools import lru_cache
 from typing import Any
 
@@ -48,6 +49,9 @@ from engine.names import split_stream
 _LETTERS = {Condition.SUCCEEDED: "s", Condition.FAILED: "f", Condition.FINISHED: "e"}
 _CONDITIONS = {letter: condition for condition, letter in _LETTERS.items()}
 
+PAYLOAD = 3
+"""The payload's place among the values of lua/lib/job.lua."""
+
 _BLANKS: tuple[Target, ...] = (HttpTarget(url=""), WorkerTarget(), ShellTarget(command=""))
 _USUAL = {target.type: asdict(target) for target in _BLANKS}
 """A target of each type for which nothing was asked; no real one has an empty URL or command."""
@@ -56,7 +60,11 @@ _USUAL = {target.type: asdict(target) for target in _BLANKS}
 def dump_target(target: Target) -> bytes:
     """Return a target as consumers read it: its type, and what differs from the defaults."""
     usual = _USUAL[target.type]
-    asked = {name: value for name, value in asdict(target).items() if value != usual[name]}
+    asked = {
+        name: value
+        for name, default in usual.items()
+        if (value := getattr(target, name)) != default
+    }
     return orjson.dumps({"type": target.type, **asked})
 
 
@@ -65,6 +73,16 @@ def load_target(data: bytes) -> Target:
     """Return a target as it is stored. Who runs one asks for it again and again."""
     fields = orjson.loads(data)
     return TARGETS[fields["type"]](**fields)
+
+
+def _signed(job: Job) -> Target:
+    """Return a job's target with whose secrets sign it: who makes a call sees nothing else of the
+    job. A job that takes the id of a deleted one has another `created_at`."""
+    target = job.target
+    if not isinstance(target, HttpTarget) or not (target.signing or target.signed_by):
+        return target
+    owners = {"job": f"job:{job.created_at}", "group": f"group:{job.group}", None: ""}
+    return replace(target, signed_by=owners[target.signing])
 
 
 def dump_retry(retry: Retry) -> bytes:
@@ -85,13 +103,20 @@ def dump_definition(job: Job) -> bytes:
 
 def dump_defined(job: Job) -> list[str | bytes | int]:
     """Return the values that lua/lib/job.lua writes, in its order; '' for what is not asked for."""
+    values = dump_shape(job)
+    values[PAYLOAD] = job.payload
+    return values
+
+
+def dump_shape(job: Job) -> list[str | bytes | int]:
+    """Return the same without the payload, which jobs do not share."""
     rules = job.rules
     waits = job.overlap not in (Overlap.SKIP, Overlap.ALLOW)
     return [
         job.stream,
         job.overlap,
-        dump_target(job.target),
-        job.payload,
+        dump_target(_signed(job)),
+        b"",
         dump_retry(job.retry),
         dump_definition(job),
         1 if waits or rules != Rules() or job.depends or job.group else "",
@@ -102,6 +127,7 @@ def dump_defined(job: Job) -> list[str | bytes | int]:
         "" if rules.concurrency == 1 else rules.concurrency,
         job.group or "",
         *_dump_depends(job.depends),
+        " ".join(job.tags),
     ]
 
 
@@ -168,6 +194,7 @@ def load_job(job_id: str, fields: Mapping[bytes, bytes]) -> Job:
         queue=queue,
         priority=priority,
         group=fields[b"group"].decode() if b"group" in fields else None,
+        tags=tuple(fields.get(b"tags", b"").decode().split()),
         depends=_load_depends(fields),
         created_at=created_at,
         anchor_at=anchor_at,

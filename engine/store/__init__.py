@@ -1,8 +1,9 @@
 """Storage: the only code that talks to Redis. Functions are named after their script in lua/.
 
-Reading order: connection (clients), server (what kind it is), then jobs and changes (to them), due,
-leases, executions and outcomes, letters, history; gates and limits; dependencies, registering and
-outbox; calendars, backfills.
+Reading order: connection (clients), server (what kind it is), then jobs and changes (to them),
+search and groups, due, leases, executions and outcomes, letters, history and recent; gates and
+limits; dependencies, registering and outbox; calendars, backfills; freezing and transfer/ (moves to
+another server); processes, fleet, facts, tail, stats and audit (how a deployment stands).
 """
 
 from __future__ import annotations
@@ -17,6 +18,7 @@ from engine.keys import LAYOUT, LAYOUT_VERSION, Layout, spread_tags
 from engine.plan import NO_CALENDARS, Calendars, Plan
 from engine.scripts import Scripts
 from engine.store.connection import connect
+from engine.store.phase import refuse_frozen
 from engine.store.server import check_server
 
 if TYPE_CHECKING:
@@ -51,16 +53,19 @@ class Store:
     """Queues that this process has made fair, or seen to be (see limits.py)."""
 
     @classmethod
-    async def open(cls, config: Config) -> Store:
+    async def open(cls, config: Config, *, even_frozen: bool = False) -> Store:
         """Connect, check the server, and read the layout (or write it, if this is the first
         process).
 
-        Raises Unusable for an unfit server or another layout version, and the driver's errors when
-        there is none to reach.
+        Raises Unusable for an unfit server, another layout version, or a deployment that is moving
+        or has moved, unless that is what the caller is here for; and the driver's errors when there
+        is no server to reach.
         """
         client = connect(config.redis_url)
         try:
             await check_server(client)
+            if not even_frozen:
+                await refuse_frozen(client)
             layout = await _read_layout(client, config.shards)
         except BaseException:
             await client.aclose()

@@ -10,6 +10,7 @@ from engine.execution import SkipReason
 from engine.model import JobState
 from engine.plan import CatchUp, MisfirePolicy, Skipped, catch_up
 from engine.registration import Registration
+from engine.scripts import Call
 from engine.store import Store
 from engine.store.jobs import StoredJob, get_job
 from engine.store.limits import make_fair
@@ -41,7 +42,14 @@ async def replace_job(store: Store, stored: StoredJob, registration: Registratio
     shard = store.layout.shard_of(old.id)
     version: int = await store.scripts.run(
         "replace_job",
-        [shard.job(old.id), shard.plans, shard.runs(old.id), shard.buckets, shard.ledger],
+        [
+            shard.job(old.id),
+            shard.jobs,
+            shard.plans,
+            shard.runs(old.id),
+            shard.buckets,
+            shard.ledger,
+        ],
         [
             old.id,
             f"{old.version}/{'' if old.next_run_at is None else old.next_run_at}",
@@ -65,20 +73,21 @@ async def pause_job(
 
     Raises NotFound, or WrongState unless it is active.
     """
+    await store.scripts.run(*pause_call(store, job_id, codec.dump_note(by, now, note)))
+
+
+def pause_call(store: Store, job_id: str, reason: bytes) -> Call:
+    """Return the call that pauses a job, with its note as stored."""
     shard = store.layout.shard_of(job_id)
     keys = [shard.job(job_id), shard.buckets, shard.ledger]
-    reason = codec.dump_note(by, now, note)
-    await store.scripts.run(
-        "pause_job", keys, [job_id, reason, shard.due_prefix, store.config.ledger_limit]
-    )
+    return "pause_job", keys, [job_id, reason, shard.due_prefix, store.config.ledger_limit]
 
 
 async def preview_resume(
     store: Store, job_id: str, now: int, policy: MisfirePolicy | None = None
 ) -> CatchUp:
     """Return what resuming a job now would run and skip. Raises as `resume_job` does."""
-    stored = await get_job(store, job_id)
-    return _catch_up(store, stored, now, policy)
+    return what_to_catch_up(store, await get_job(store, job_id), now, policy)
 
 
 async def resume_job(
@@ -96,15 +105,24 @@ async def resume_job(
     `by` and `note` say who wants that, and why. Raises NotFound, or WrongState unless it is paused.
     """
     stored = await get_job(store, job_id)
-    missed = _catch_up(store, stored, now, policy)
-    shard = store.layout.shard_of(job_id)
+    missed = what_to_catch_up(store, stored, now, policy)
     await store.scripts.run(
+        *resume_call(store, stored, missed, now, codec.dump_note(by, now, note))
+    )
+    return missed
+
+
+def resume_call(store: Store, stored: StoredJob, missed: CatchUp, now: int, reason: bytes) -> Call:
+    """Return the call that resumes a job as it was read, with its note as stored."""
+    job_id = stored.job.id
+    shard = store.layout.shard_of(job_id)
+    return (
         "resume_job",
         [shard.job(job_id), shard.buckets, shard.runs(job_id), shard.ledger],
         [
             job_id,
             now,
-            codec.dump_note(by, now, note),
+            reason,
             stored.job.next_run_at or "",
             "" if missed.next_at is None else missed.next_at + stored.offset_ms,
             " ".join(map(str, missed.run)),
@@ -119,10 +137,13 @@ async def resume_job(
             store.config.ledger_limit,
         ],
     )
-    return missed
 
 
-def _catch_up(store: Store, stored: StoredJob, now: int, policy: MisfirePolicy | None) -> CatchUp:
+def what_to_catch_up(
+    store: Store, stored: StoredJob, now: int, policy: MisfirePolicy | None
+) -> CatchUp:
+    """Return what resuming a job as it was read would run and skip. Raises WrongState unless it is
+    paused."""
     job, first_at = stored.job, stored.next_nominal_at
     if job.state is JobState.PAUSED and first_at is None and job.depends:
         return CatchUp([], None, None)

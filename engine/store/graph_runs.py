@@ -15,7 +15,16 @@ from engine.execution import Record, SkipReason, SkipRecord
 from engine.names import execution_id, split_execution_id
 from engine.scripts import Call
 from engine.store import Store
-from engine.store.graphs import MOST_BELOW, Graph, Node, read_descent, read_node, read_nodes
+from engine.store.graphs import (
+    MOST_BELOW,
+    Graph,
+    Node,
+    Sees,
+    all_seen,
+    read_descent,
+    read_node,
+    read_nodes,
+)
 from engine.store.history import Execution, assemble, read_workers
 from engine.store.letters import get_letter
 
@@ -78,27 +87,37 @@ class Rerun:
     downstream: list[str]
 
 
-async def read_run(store: Store, root: str, nominal_at: int) -> tuple[Graph, list[JobRun]]:
+async def read_run(
+    store: Store, root: str, nominal_at: int, sees: Sees = all_seen
+) -> tuple[Graph, list[JobRun]]:
     """Return a job with those below it that have its times, and what became of one time in each.
     Raises NotFound."""
-    graph = await read_descent(store, root)
+    graph = await read_descent(store, root, sees=sees)
     runs = await _read_runs(store, _there(graph.nodes), nominal_at)
     return graph, list(runs.values())
 
 
-async def rerun(store: Store, execution: str, now: int, *, downstream: bool = False) -> Rerun:
+async def rerun(
+    store: Store,
+    execution: str,
+    now: int,
+    *,
+    downstream: bool = False,
+    sees: Sees = all_seen,
+) -> Rerun:
     """Run an execution again that has ended, with its next attempt number; with `downstream` then
     also what is below it for the same time, each job once, when all that it waits for has come
     anew.
 
     Raises NotFound, WrongState if any of it is live or was never run, and Conflict for too many
-    jobs. Gated jobs below it, and those below them, are left alone: their schedule runs them.
+    jobs. Gated jobs below it, and those below them, are left alone: their schedule runs them. So
+    are those that who asks does not see.
     """
     job_id, nominal_at = split_execution_id(execution)
-    node = await read_node(store, job_id)
+    node = await read_node(store, job_id, sees)
     run = (await _read_runs(store, [node], nominal_at))[job_id]
     last = await _last_attempt(store, execution, run)
-    below = await _below(store, job_id) if downstream else {}
+    below = await _below(store, job_id, sees) if downstream else {}
     runs = await _read_runs(store, below.values(), nominal_at)
     if live := [one for one in [run, *runs.values()] if one.is_live]:
         named = ", ".join(execution_id(one.job_id, nominal_at) for one in live[:5])
@@ -125,9 +144,9 @@ async def _last_attempt(store: Store, execution: str, run: JobRun) -> int:
         ) from None
 
 
-async def _below(store: Store, job_id: str) -> dict[str, Node]:
+async def _below(store: Store, job_id: str, sees: Sees) -> dict[str, Node]:
     """Return the jobs below one that run when it does, for the same times."""
-    graph = await read_descent(store, job_id, MOST_BELOW, gated=False)
+    graph = await read_descent(store, job_id, MOST_BELOW, gated=False, sees=sees)
     if graph.is_cut:
         raise Conflict(f"more than {MOST_BELOW} jobs depend on job {job_id}")
     return {node.job.id: node for node in _there(graph.nodes) if node.job.id != job_id}
@@ -239,7 +258,7 @@ async def _read_run(
     is_skip = not has_begun and bool(records) and isinstance(records[0], SkipRecord)
     found = [
         execution
-        for execution in assemble(job, live, records, workers)
+        for execution in assemble(job.id, job.queued, live, records, workers)
         if bool(execution.skipped) is is_skip and (is_skip or execution.nominal_at == nominal_at)
     ]
     execution = found[0] if found else None

@@ -19,6 +19,15 @@ MOST_BELOW = 10_000
 """Jobs below one that a cascade deletes, or a re-run runs again."""
 
 
+Sees = Callable[[str | None], bool]
+"""Whether jobs of a group, None for those of none, are there for who asks; others are missing."""
+
+
+def all_seen(_: str | None) -> bool:
+    """Of somebody for whom all jobs are there."""
+    return True
+
+
 @dataclass(frozen=True, slots=True)
 class Node:
     """A job as the graph shows it."""
@@ -68,22 +77,29 @@ class Below:
     is_cut: bool
 
 
-async def read_around(store: Store, job_id: str, depth: int = MOST_SHOWN) -> Graph:
+async def read_around(
+    store: Store, job_id: str, depth: int = MOST_SHOWN, sees: Sees = all_seen
+) -> Graph:
     """Return a job with what is above it and below it, `depth` levels each way, `MOST_SHOWN` jobs
     in all. Raises NotFound."""
-    graph = Graph({job_id: await read_node(store, job_id)})
+    graph = Graph({job_id: await read_node(store, job_id, sees)})
     above, below = [job_id], [job_id]
     for _ in range(depth):
         above = graph.room_for(_upstreams_of(graph, above), MOST_SHOWN)
-        graph.nodes |= await read_nodes(store, above)
-        below = await _read_level(store, graph, below, MOST_SHOWN)
+        graph.nodes |= await read_nodes(store, above, sees)
+        below = await _read_level(store, graph, below, MOST_SHOWN, sees)
         if not above and not below:
             break
     return graph
 
 
 async def read_descent(
-    store: Store, job_id: str, most: int = MOST_SHOWN, *, gated: bool = True
+    store: Store,
+    job_id: str,
+    most: int = MOST_SHOWN,
+    *,
+    gated: bool = True,
+    sees: Sees = all_seen,
 ) -> Graph:
     """Return a job with those below it whose executions have the times of its own, `most` in all;
     without those that a schedule of their own runs unless `gated`. Raises NotFound."""
@@ -93,10 +109,10 @@ async def read_descent(
         has_times = depends is not None and depends.match is Match.SAME_TIME
         return has_times and (gated or job.schedule_expr is None)
 
-    graph = Graph({job_id: await read_node(store, job_id)})
+    graph = Graph({job_id: await read_node(store, job_id, sees)})
     level = [job_id]
     while level:
-        level = await _read_level(store, graph, level, most, descends)
+        level = await _read_level(store, graph, level, most, sees, descends)
     return graph
 
 
@@ -110,24 +126,27 @@ async def read_below(store: Store, job_id: str, most: int) -> Below:
     return Below(dependents, is_cut=bool(level))
 
 
-async def read_node(store: Store, job_id: str) -> Node:
+async def read_node(store: Store, job_id: str, sees: Sees = all_seen) -> Node:
     """Return a job. Raises NotFound."""
-    node = (await read_nodes(store, [job_id]))[job_id]
+    node = (await read_nodes(store, [job_id], sees))[job_id]
     if node is None:
         raise NotFound(f"there is no job {job_id}")
     return node
 
 
-async def read_nodes(store: Store, job_ids: Iterable[str]) -> dict[str, Node | None]:
+async def read_nodes(
+    store: Store, job_ids: Iterable[str], sees: Sees = all_seen
+) -> dict[str, Node | None]:
     """Return jobs by id, None for each that is not there."""
     asked = list(job_ids)
     pipe = store.client.pipeline(transaction=False)
     for job_id in asked:
         pipe.hgetall(store.layout.shard_of(job_id).job(job_id))
-    return {
-        job_id: Node(codec.load_job(job_id, fields), codec.load_live(fields)) if fields else None
-        for job_id, fields in zip(asked, await pipe.execute() if asked else [], strict=True)
-    }
+    nodes: dict[str, Node | None] = dict.fromkeys(asked)
+    for job_id, fields in zip(asked, await pipe.execute() if asked else [], strict=True):
+        if fields and sees((job := codec.load_job(job_id, fields)).group):
+            nodes[job_id] = Node(job, codec.load_live(fields))
+    return nodes
 
 
 async def _read_level(
@@ -135,6 +154,7 @@ async def _read_level(
     graph: Graph,
     level: list[str],
     most: int,
+    sees: Sees,
     is_wanted: Callable[[Job], bool] = lambda _: True,
 ) -> list[str]:
     """Add to a graph the jobs that depend on those of a level; return them."""
@@ -143,7 +163,7 @@ async def _read_level(
     # One that is gone, or depends on it no longer, may still be listed.
     new = {
         job_id: node
-        for job_id, node in (await read_nodes(store, named)).items()
+        for job_id, node in (await read_nodes(store, named, sees)).items()
         if node and is_wanted(node.job) and _depends_on_any(node.job, found)
     }
     graph.nodes |= new

@@ -9,9 +9,10 @@ from engine import codec
 from engine.errors import NotFound
 from engine.execution import ExecutionState, LiveExecution, Outcome, Record, SkipRecord
 from engine.keys import GROUP
-from engine.model import Job
-from engine.names import execution_id
+from engine.names import execution_id as join_execution_id
+from engine.names import split_execution_id
 from engine.store import Store
+from engine.store.letters import get_letter
 from engine.store.reports import REPORTER
 
 _ENDS = {
@@ -37,6 +38,20 @@ class Execution:
     skipped: SkipRecord | None = None
 
 
+async def previous_outcome(store: Store, job_id: str, nominal_at: int) -> Outcome | None:
+    """Return how the newest execution of a job before a nominal time has ended, None if its history
+    holds none that has. Times that were not fired do not count."""
+    runs = store.layout.shard_of(job_id).runs(job_id)
+    ends: dict[int, Outcome] = {}
+    for line in await store.client.lrange(runs, 0, store.config.history_limit - 1):
+        record = codec.load_record(line)
+        if isinstance(record, Record) and record.nominal_at < nominal_at:
+            # Newest first: after a redrive it is the last word that counts.
+            ends.setdefault(record.nominal_at, record.outcome)
+    ended = [at for at, outcome in ends.items() if outcome is not Outcome.FAILED]
+    return ends[max(ended)] if ended else None
+
+
 async def list_executions(store: Store, job_id: str) -> list[Execution]:
     """Return the executions of a job that are live or in its history, newest nominal time first.
     Raises NotFound."""
@@ -49,22 +64,51 @@ async def list_executions(store: Store, job_id: str) -> list[Execution]:
         raise NotFound(f"there is no job {job_id}")
     job, live = codec.load_job(job_id, fields), codec.load_live(fields)
     workers = await read_workers(store, shard.ready(job.stream), live)
-    executions = assemble(job, live, map(codec.load_record, lines), workers)
+    executions = assemble(job_id, job.queued, live, map(codec.load_record, lines), workers)
     return sorted(executions, key=lambda e: e.nominal_at, reverse=True)
 
 
+async def find_execution(store: Store, execution_id: str) -> tuple[Execution, bool]:
+    """Return an execution, or the record of its time if that was skipped, and whether it has a dead
+    letter: one whose history is gone is told as its letter has it. Raises NotFound."""
+    job_id, nominal_at = split_execution_id(execution_id)
+    try:
+        found = await list_executions(store, job_id)
+    except NotFound:
+        found = []
+    try:
+        letter = await get_letter(store, execution_id)
+    except NotFound:
+        letter = None
+    # A time may have been skipped and then run, by a backfill.
+    for execution in sorted(found, key=lambda execution: execution.skipped is not None):
+        skipped = execution.skipped
+        if nominal_at in (
+            (skipped.first_at, skipped.last_at) if skipped else (execution.nominal_at,)
+        ):
+            return execution, letter is not None
+    if letter is None:
+        raise NotFound(
+            f"no execution {execution_id} is live or in its job's history; what became of a time of"
+            " its schedule is told by /explain of the job"
+        )
+    attempts, state = list(letter.attempts), ExecutionState.DEAD
+    return Execution(job_id, nominal_at, state, letter.attempt, attempts), True
+
+
 def assemble(
-    job: Job,
+    job_id: str,
+    queued: Iterable[int],
     live_ones: Iterable[LiveExecution],
     lines: Iterable[Record | SkipRecord],
     workers: Mapping[int, str],
 ) -> list[Execution]:
-    """Return the executions of a job, made of what is live, of its records, newest first, and of
-    who holds which delivery."""
-    job_id, live = job.id, {execution.nominal_at: execution for execution in live_ones}
+    """Return the executions of a job, made of the times that wait, of what is live, of its records,
+    newest first, and of who holds which delivery."""
+    live = {execution.nominal_at: execution for execution in live_ones}
     records: dict[int, list[Record]] = {nominal_at: [] for nominal_at in live}
     executions = [
-        Execution(job_id, nominal_at, ExecutionState.WAITING, 1, []) for nominal_at in job.queued
+        Execution(job_id, nominal_at, ExecutionState.WAITING, 1, []) for nominal_at in queued
     ]
     for record in lines:
         if isinstance(record, SkipRecord):
@@ -83,18 +127,23 @@ def assemble(
 
 async def read_workers(store: Store, ready: str, live: Sequence[LiveExecution]) -> dict[int, str]:
     """Return by nominal time who holds the delivery of each execution that has one."""
-    offered = [execution for execution in live if execution.entry_id]
-    if not offered:
-        return {}
+    offered = {live_one.nominal_at: live_one.entry_id for live_one in live if live_one.entry_id}
+    holders = await read_consumers(store, [(ready, entry_id) for entry_id in offered.values()])
+    return {at: holder for at, holder in zip(offered, holders, strict=True) if holder}
+
+
+async def read_consumers(store: Store, entries: Sequence[tuple[str, str]]) -> list[str | None]:
+    """Return who holds each entry, (ready stream's key, entry id); None where nobody does."""
+    if not entries:
+        return []
     pipe = store.client.pipeline(transaction=False)
-    for execution in offered:
-        pipe.xpending_range(ready, GROUP, execution.entry_id, execution.entry_id, 1)
+    for ready, entry_id in entries:
+        pipe.xpending_range(ready, GROUP, entry_id, entry_id, 1)
     replies = await pipe.execute(raise_on_error=False)  # no group yet: nobody has read
-    return {
-        execution.nominal_at: reply[0]["consumer"].decode()
-        for execution, reply in zip(offered, replies, strict=True)
-        if reply and not isinstance(reply, Exception)
-    }
+    return [
+        reply[0]["consumer"].decode() if reply and not isinstance(reply, Exception) else None
+        for reply in replies
+    ]
 
 
 def _alive(
@@ -122,4 +171,4 @@ def _ended(job_id: str, nominal_at: int, attempts: list[Record]) -> Execution:
 
 
 def id_of(execution: Execution) -> str:
-    return execution_id(execution.job_id, execution.nominal_at)
+    return join_execution_id(execution.job_id, execution.nominal_at)

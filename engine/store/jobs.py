@@ -1,4 +1,4 @@
-"""Jobs: register, read, list, run, pause, resume, delete."""
+"""Jobs: register, read, run, delete."""
 
 from __future__ import annotations
 
@@ -12,8 +12,9 @@ from engine.keys import Shard
 from engine.model import Job
 from engine.plan import Plan
 from engine.registration import Registration
+from engine.scripts import Call
 from engine.store import Store
-from engine.store.limits import make_fair
+from engine.store.creating import new_jobs, store_new
 from engine.store.snapshot import read_calendars
 
 MAX_PAGE = 1_000
@@ -42,48 +43,15 @@ class StoredJob:
 async def create_jobs(store: Store, registrations: Sequence[Registration]) -> list[bool]:
     """Store jobs; return for each whether it is new. A job whose id exists is left as it is.
 
-    Atomic for the jobs of one shard, not over shards.
+    Atomic as `store_new` is. Raises what the first one was refused with that was; the others are
+    stored nevertheless.
     """
-    for queue in sorted({r.job.queue for r in registrations if r.job.group is not None}):
-        await make_fair(store, queue)
-    by_shard: dict[Shard, list[int]] = {}
-    for at, registration in enumerate(registrations):
-        by_shard.setdefault(store.layout.shard_of(registration.job.id), []).append(at)
-    created = [False] * len(registrations)
-    for shard, places in by_shard.items():
-        reply = await _create_in_shard(store, shard, [registrations[at] for at in places])
-        for at, is_new in zip(places, reply, strict=True):
-            created[at] = bool(is_new)
+    created: list[bool] = []
+    for answer in await store_new(store, new_jobs(registrations)):
+        if isinstance(answer, Exception):
+            raise answer
+        created.append(answer)
     return created
-
-
-async def _create_in_shard(
-    store: Store, shard: Shard, registrations: list[Registration]
-) -> list[int]:
-    plans = {r.plan.id: r.plan for r in registrations}
-    args: list[str | bytes | int] = [
-        shard.job_prefix,
-        shard.due_prefix,
-        shard.ready_prefix,
-        shard.dependents_prefix,
-        store.max_ready,
-        store.config.ledger_limit,
-        len(plans),
-    ]
-    for plan in plans.values():
-        args += [plan.id, plan.canonical]
-    for registration in registrations:
-        job, run_at = registration.job, registration.run_at
-        args += [
-            job.id,
-            job.plan_id,
-            "" if job.next_run_at is None else job.next_run_at,
-            "" if run_at is None else run_at,
-            *codec.dump_defined(job),
-        ]
-    keys = [shard.jobs, shard.plans, shard.buckets, shard.gates, shard.ledger]
-    reply: list[int] = await store.scripts.run("create_jobs", keys, args)
-    return reply
 
 
 async def get_job(store: Store, job_id: str) -> StoredJob:
@@ -109,31 +77,17 @@ async def _with_plan(store: Store, shard: Shard, job: Job, live: list[LiveExecut
     return StoredJob(job, plan, live)
 
 
-async def list_jobs(
-    store: Store, *, after: str = "", prefix: str = "", limit: int = 100
-) -> tuple[list[StoredJob], str | None]:
-    """Return jobs in byte order of their ids, and the id to go on after, None at the end.
-
-    `after` is the last id of the page before. A page holds `limit` jobs, 1,000 at the most.
-    """
-    limit = min(limit, MAX_PAGE)
-    # An id's characters are all below `~`, so prefix + `~` is past every id that begins so.
-    start = f"({after}" if after >= prefix and after else (f"[{prefix}" if prefix else "-")
-    stop = f"({prefix}~" if prefix else "+"
+async def load_jobs(store: Store, job_ids: Sequence[str]) -> list[StoredJob]:
+    """Return the jobs of these ids, without those that are gone."""
     pipe = store.client.pipeline(transaction=False)
-    for shard in store.layout.shards:
-        pipe.zrange(shard.jobs, start, stop, bylex=True, offset=0, num=limit + 1)
-    ids = sorted(job_id.decode() for found in await pipe.execute() for job_id in found)
-    page = ids[:limit]
-    pipe = store.client.pipeline(transaction=False)
-    for job_id in page:
+    for job_id in job_ids:
         pipe.hgetall(store.layout.shard_of(job_id).job(job_id))
     jobs = []
-    for job_id, fields in zip(page, await pipe.execute() if page else [], strict=True):
-        if fields:  # else deleted between the two reads
+    for job_id, fields in zip(job_ids, await pipe.execute() if job_ids else [], strict=True):
+        if fields:
             job, live = codec.load_job(job_id, fields), codec.load_live(fields)
             jobs.append(await _with_plan(store, store.layout.shard_of(job_id), job, live))
-    return jobs, page[-1] if len(ids) > limit else None
+    return jobs
 
 
 async def run_job(store: Store, job_id: str, now: int) -> str:
@@ -155,24 +109,28 @@ async def run_job(store: Store, job_id: str, now: int) -> str:
     return reply.decode()
 
 
-async def delete_job(store: Store, job_id: str) -> None:
-    """Delete a job with its history and all that nobody has started yet. Raises NotFound."""
+async def delete_job(store: Store, job_id: str, version: int | None = None) -> None:
+    """Delete a job with its history and all that nobody has started yet. Raises NotFound, and
+    Conflict if another `version` stands than the one that is named."""
+    await store.scripts.run(*delete_call(store, job_id, version))
+
+
+def delete_call(store: Store, job_id: str, version: int | None = None) -> Call:
+    """Return the call that deletes a job."""
     shard = store.layout.shard_of(job_id)
-    await store.scripts.run(
-        "delete_job",
-        [
-            shard.job(job_id),
-            shard.jobs,
-            shard.runs(job_id),
-            shard.buckets,
-            shard.backfills,
-            shard.dependents(job_id),
-            shard.inputs(job_id),
-            shard.gates,
-            shard.ledger,
-        ],
-        [job_id, shard.due_prefix, shard.ready_prefix, store.config.ledger_limit],
-    )
+    keys = [
+        shard.job(job_id),
+        shard.jobs,
+        shard.runs(job_id),
+        shard.buckets,
+        shard.backfills,
+        shard.dependents(job_id),
+        shard.inputs(job_id),
+        shard.gates,
+        shard.ledger,
+    ]
+    wanted, limit = "" if version is None else version, store.config.ledger_limit
+    return "delete_job", keys, [job_id, wanted, shard.due_prefix, shard.ready_prefix, limit]
 
 
 def _not_found(job_id: str) -> NotFound:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -18,6 +19,10 @@ class LedgerEvent:
     word: str
     subject: str
     record: Record | SkipRecord | None
+    stream: str | None = None
+    """With `lag_ms`, of what was fired: where it waits for a worker."""
+    lag_ms: int | None = None
+    """How late a first attempt came there."""
 
 
 async def read_ledger(
@@ -34,8 +39,7 @@ async def read_ledger(
     for name, entries in await store.reader.xread(cursors, count=limit, block=BLOCK_MS) or []:
         for entry_id, fields in entries:
             cursors[name.decode()] = entry_id.decode()
-            at = int(entry_id.partition(b"-")[0])
-            events += [_load_event(at, event) for event in codec.load_events(fields[b"events"])]
+            events += load_entry(entry_id, fields)
     return sorted(events, key=lambda event: event.at)
 
 
@@ -49,8 +53,17 @@ async def _resolve_ends(store: Store, cursors: dict[str, str]) -> None:
         cursors[name] = entries[0][0].decode() if entries else "0"
 
 
+def load_entry(entry_id: bytes, fields: Mapping[bytes, bytes]) -> list[LedgerEvent]:
+    """Return the events of one entry."""
+    at = int(entry_id.partition(b"-")[0])
+    return [_load_event(at, event) for event in codec.load_events(fields[b"events"])]
+
+
 def _load_event(at: int, event: list[Any]) -> LedgerEvent:
     word, subject, *rest = event
+    if word == "fired":
+        attempt, due_at, stream = rest
+        return LedgerEvent(at, word, subject, None, stream, at - due_at if attempt == 1 else None)
     has_record = word in ("succeeded", "failed", "dead", "skipped", "cancelled")
     record = codec.load_record(codec.dump_json(rest[0])) if has_record else None
     return LedgerEvent(at, word, subject, record)

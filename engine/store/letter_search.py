@@ -7,7 +7,7 @@ that is still to come, so whoever goes through them comes to an end.
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import AsyncGenerator, AsyncIterator, Sequence
+from collections.abc import AsyncGenerator, AsyncIterator, Container, Sequence
 from contextlib import aclosing
 from dataclasses import dataclass
 
@@ -59,6 +59,8 @@ class LetterFilter:
     from_at: int | None = None
     """With `to_at`, when it died; both are included."""
     to_at: int | None = None
+    groups: frozenset[str] | None = None
+    """Those of jobs of these groups alone."""
 
     @property
     def is_empty(self) -> bool:
@@ -98,7 +100,7 @@ async def find_letters(
 ) -> Found:
     """Return the next letters that are meant, newest first: `limit` of them at the most, fewer or
     none if `SCAN_LIMIT` others came before."""
-    places, examined = list[Place](), 0
+    places, examined, began = list[Place](), 0, after
     async with aclosing(_walk(store, asked, after)) as walk:
         while examined < SCAN_LIMIT:
             chunk = await _some(walk, min(CHUNK, SCAN_LIMIT - examined))
@@ -111,7 +113,20 @@ async def find_letters(
                 return Found(places, examined + chunk.index(places[-1]) + 1, places[-1])
             examined += len(chunk)
             after = chunk[-1]
-    return Found(places, examined, after)
+    assert after is not None
+    if asked.groups is None:
+        return Found(places, examined, after)
+    return _at_a_whole_ms(places, examined, began, after[0])
+
+
+def _at_a_whole_ms(places: list[Place], examined: int, began: Place | None, last_at: int) -> Found:
+    """Return a part that goes on where a millisecond begins, which names no letter: the last that
+    was looked at may be of a group that is not meant."""
+    going_on = (last_at + 1, "")
+    if going_on == began:
+        # A whole look in one millisecond: better to miss some than never to come to an end.
+        return Found(places, examined, (last_at, ""))
+    return Found([place for place in places if place[0] > last_at], examined, going_on)
 
 
 async def _walk(store: Store, asked: LetterFilter, after: Place | None) -> AsyncGenerator[Place]:
@@ -178,9 +193,27 @@ def _span(asked: LetterFilter, after: Place | None) -> tuple[int | str, int | st
 async def _meant(store: Store, asked: LetterFilter, places: list[Place]) -> list[Place]:
     """Return those of the places that the filter takes."""
     kept = [place for place in places if asked.takes_job(split_execution_id(place[1])[0])]
+    if asked.groups is not None:
+        kept = await _of_groups(store, kept, asked.groups)
     if not asked.looks_inside:
         return kept
     return [(line.died_at, line.execution_id) for line in await read_lines(store, kept, asked)]
+
+
+async def _of_groups(store: Store, places: Sequence[Place], groups: Container[str]) -> list[Place]:
+    """Return the letters of jobs that are of these groups. A job that was deleted has none, and
+    another one of its id has nothing to do with its letters."""
+    pipe = store.client.pipeline(transaction=False)
+    for _, execution_id in places:
+        shard, (job_id, _) = shard_of(store, execution_id), split_execution_id(execution_id)
+        pipe.hmget(shard.job(job_id), "group", "definition")
+        pipe.hget(shard.letter(execution_id), "born")
+    replies = iter(await pipe.execute() if places else [])
+    found = []
+    for place, (group, definition), born in zip(places, replies, replies, strict=True):
+        if group and group.decode() in groups and definition.startswith(b"[%b," % (born or b"")):
+            found.append(place)
+    return found
 
 
 async def read_lines(
@@ -221,3 +254,8 @@ async def count_letters(store: Store, asked: LetterFilter, after: Place | None =
     for shard in _shards_of(store, asked):
         pipe.zcount(shard.dead, *_span(asked, after))
     return sum(await pipe.execute())
+
+
+async def sees_letter(store: Store, execution_id: str, groups: Container[str] | None) -> bool:
+    """Return whether a letter is there for who sees the jobs of these groups alone; None is all."""
+    return groups is None or bool(await _of_groups(store, [(0, execution_id)], groups))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from http import HTTPStatus
 from random import Random
 
 from engine import codec
@@ -128,7 +129,8 @@ def _dead_reason(
     if kind == ErrorKind.DEADLINE:
         return DeadReason.EXHAUSTED
     if retry.is_final(kind, status_code, usually=is_final):
-        return DeadReason.FINAL
+        is_gone = kind == ErrorKind.STATUS and status_code == HTTPStatus.GONE
+        return DeadReason.GONE if is_gone else DeadReason.FINAL
     return DeadReason.EXHAUSTED if wait_ms is None else None
 
 

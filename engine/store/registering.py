@@ -31,6 +31,7 @@ from engine.store.dependencies import TRIES, link_job, noted, unlink_job
 from engine.store.graphs import MOST_BELOW, read_below
 from engine.store.jobs import StoredJob, create_jobs, delete_job, get_job
 from engine.store.outbox import read_dependents
+from engine.store.secrets import forget_secrets
 
 AT_ONCE = 50
 """Jobs that a cascade, or a detachment, works on at a time."""
@@ -102,17 +103,24 @@ async def edit_job(
 
 
 async def remove_job(
-    store: Store, job_id: str, now: int, dependents: Dependents = Dependents.REFUSE
+    store: Store,
+    job_id: str,
+    now: int,
+    dependents: Dependents = Dependents.REFUSE,
+    version: int | None = None,
 ) -> None:
     """Delete a job with its history and all that nobody has started yet; `dependents` says what
     becomes of the jobs that depend on it.
 
     Raises NotFound, HasDependents where that is to refuse, and Conflict for a cascade that is too
-    large. A cascade that is interrupted has deleted from the far end.
+    large, and if another `version` stands than the one that is named. A cascade that is interrupted
+    has deleted from the far end.
     """
-    await get_job(store, job_id)
+    stored = await get_job(store, job_id)
+    if version is not None and stored.job.version != version:
+        raise Conflict(f"job {job_id} has changed since it was read; read it again")
     if dependents is Dependents.CASCADE:
-        await _cascade(store, job_id)
+        await _cascade(store, job_id, version)
         return
     below = (await read_dependents(store, [job_id]))[job_id]
     if below and dependents is Dependents.REFUSE:
@@ -121,10 +129,10 @@ async def remove_job(
             " dependents=cascade or dependents=detach"
         )
     await _all(below, lambda dependent: _detach(store, dependent, job_id, now))
-    await _delete(store, job_id)
+    await _delete(store, job_id, version=version)
 
 
-async def _cascade(store: Store, job_id: str) -> None:
+async def _cascade(store: Store, job_id: str, version: int | None) -> None:
     below = await read_below(store, job_id, MOST_BELOW)
     if below.is_cut:
         raise Conflict(
@@ -138,20 +146,26 @@ async def _cascade(store: Store, job_id: str) -> None:
     order.prepare()
     while order.is_active():
         ready = order.get_ready()
-        await _all(ready, lambda one: _delete(store, one, above.get(one, ())))
+        await _all(
+            ready,
+            lambda one: _delete(store, one, above.get(one, ()), version if one == job_id else None),
+        )
         order.done(*ready)
 
 
-async def _delete(store: Store, job_id: str, above: Sequence[str] = ()) -> None:
+async def _delete(
+    store: Store, job_id: str, above: Sequence[str] = (), version: int | None = None
+) -> None:
     """Delete a job, and what graph and upstream jobs hold of it. One that some of these, `above`,
     list may be gone already."""
     depends = await _stored_depends(store, job_id)
     known = _upstreams_in(await _noted_row(store, job_id))
     try:
-        await delete_job(store, job_id)
+        await delete_job(store, job_id, version)
     except NotFound:
         if not above:
             raise
+    await forget_secrets(store, [job_id])
     doubtful = _joined(() if depends is None else depends.upstreams, [*known, *above])
     if doubtful:
         await _settle(store, job_id, Depends(doubtful[:MOST_UPSTREAMS]))
@@ -197,7 +211,7 @@ async def _link(
     wide = replace(new, upstreams=upstreams)
     asked = {up.job_id: at for at, up in enumerate(new.upstreams) if up.job_id not in standing}
     if not allow_missing:
-        _refuse_missing(await _missing(store, asked), asked)
+        refuse_missing(await _missing(store, asked), asked)
     try:
         await link_job(store, job_id, wide, allow_missing=True)
     except Cycle as error:
@@ -205,11 +219,12 @@ async def _link(
     # Once more: only from here on can a job that is there not be deleted any more.
     if not allow_missing and (missing := await _missing(store, asked)):
         await _settle(store, job_id, wide)
-        _refuse_missing(missing, asked)
+        refuse_missing(missing, asked)
     return wide
 
 
-def _refuse_missing(missing: Sequence[str], asked: Mapping[str, int]) -> None:
+def refuse_missing(missing: Sequence[str], asked: Mapping[str, int]) -> None:
+    """Refuse with BadInput upstream jobs that are not there; `asked` says where each stands."""
     if missing:
         raise BadInput(
             f"not there: {_named(missing)}; register upstream jobs first, or allow_missing",

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -28,9 +29,7 @@ async def time_ms(client: Any) -> int:
 async def check_server(client: Any) -> ServerInfo:
     """Return what the server is. Raises Unusable if it is too old, or would evict keys."""
     info = await client.info("everything")
-    is_valkey = info.get("server_name") == "valkey"
-    name = "valkey" if is_valkey else "redis"
-    version = str(info["valkey_version" if is_valkey else "redis_version"])
+    name, version = server_name(info)
     found = ServerInfo(
         name=name,
         version=version,
@@ -39,6 +38,15 @@ async def check_server(client: Any) -> ServerInfo:
     )
     refuse_unfit(found)
     return found
+
+
+def server_name(info: Mapping[str, Any]) -> tuple[str, str]:
+    """Return (`redis` or `valkey`, version) of what INFO says."""
+    is_valkey = info.get("server_name") == "valkey"
+    return (
+        "valkey" if is_valkey else "redis",
+        str(info["valkey_version" if is_valkey else "redis_version"]),
+    )
 
 
 def refuse_unfit(server: ServerInfo) -> None:

@@ -18,24 +18,25 @@ import asyncio
 import os
 import re
 import ssl
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from contextlib import suppress
-from datetime import UTC, datetime
+from datetime import UTC
 from email.utils import parsedate_to_datetime
-from functools import lru_cache, partial
 
 import aiohttp
-from aiohttp.client_proto import ResponseHandler
-from aiohttp.http import RawResponseMessage
-from aiohttp.streams import StreamReader
+from aiohttp.abc import AbstractResolver
 from yarl import URL  # aiohttp's own: what is compared here is what is called there
 
 from engine import codec
 from engine.clock import Clock, ServerClock
 from engine.errors import BadInput
 from engine.execution import Delivery, ErrorKind
+from engine.guard import Guard
 from engine.model import MAX_RESULT_BYTES, HttpTarget
+from engine.store import Store
 from engine.targets import Attempted, failed, time_allowed
+from engine.targets.connections import CALLED, NotAllowed, connector
+from engine.targets.outgoing import Composer, NotSent
 
 RETRIED = frozenset({408, 425, 429})
 REDIRECTS = frozenset({301, 302, 303, 307, 308})
@@ -52,11 +53,6 @@ can be used again; of any other the connection is closed."""
 MAX_HEADER_BYTES = 16_384
 RESULT_HEADER = "Waterclock-Result"
 """With the value `body`, in a success's head: the body is what the execution gives."""
-MOST_QUEUED = 100
-"""Answers to one request that wait to be looked at."""
-KEEP_ALIVE_S = 1.5
-"""Shorter than what common servers keep an idle connection for (2 to 75 s): a request that meets a
-connection just being closed would fail an attempt for nothing."""
 
 _NO_TIMEOUT = aiohttp.ClientTimeout(total=None)  # one clock: run's
 
@@ -71,42 +67,30 @@ class _NotFollowed(Exception):
         )
 
 
-class _Handler(ResponseHandler):
-    """aiohttp's end of a connection, which gives up on a target that sends answer upon answer.
-
-    Any number of interim answers (1xx) may come before the one that counts. A flood of them would
-    be parsed and queued in one go, and nothing else would run meanwhile.
-    """
-
-    def feed_data(self, data: tuple[RawResponseMessage, StreamReader], size: int = 0) -> None:
-        if len(self) < MOST_QUEUED:
-            super().feed_data(data, size)
-        else:
-            self.abort()
-
-
 class HttpRunner:
     """Calls HTTP targets over kept connections. Use it inside a running event loop.
 
+    `guard` says which addresses it may connect to: public ones, without one.
     `callback_url` gives the URL on which a target reports the end of what it has promised to do; a
-    runner without one cannot call targets that respond later.
+    runner without one cannot call targets that respond later. `store` is where it looks for what
+    signs a call, and for what a template asks of a job's history.
     """
 
     def __init__(
         self,
         version: str,
         *,
+        guard: Guard | None = None,
+        resolver: AbstractResolver | None = None,
         clock: Clock | None = None,
         callback_url: Callable[[Delivery], str] | None = None,
+        store: Store | None = None,
     ) -> None:
         self._clock = clock or ServerClock()
+        self._composer = Composer(self._clock, callback_url, store)
         self._callback_url = callback_url
-        connector = aiohttp.TCPConnector(limit=0, ttl_dns_cache=10, keepalive_timeout=KEEP_ALIVE_S)
-        handler: type[ResponseHandler] = _Handler
-        # There is no public way; a test floods, and sees whether this still works.
-        connector._factory = partial(handler, loop=asyncio.get_running_loop())
         self._session = aiohttp.ClientSession(
-            connector=connector,
+            connector=connector(guard or Guard(), resolver),
             cookie_jar=aiohttp.DummyCookieJar(),
             auto_decompress=False,  # a small answer can unpack to a huge one
             trust_env=False,  # a proxy or .netrc of the machine is not the job's
@@ -137,7 +121,7 @@ class HttpRunner:
         try:
             async with limit:
                 answer = await self._ask(delivery, target)
-        except _NotFollowed as end:
+        except (_NotFollowed, NotSent) as end:
             return end.attempted
         except (aiohttp.ClientError, OSError, ValueError) as error:
             if limit.expired():
@@ -152,14 +136,15 @@ class HttpRunner:
     async def _ask(self, delivery: Delivery, target: HttpTarget) -> aiohttp.ClientResponse:
         """Return the first answer that is no redirect. Raises _NotFollowed for one too many, or one
         that must not be followed."""
-        ours = self._headers_for(delivery, target)
-        theirs: Mapping[str, str] = target.headers
-        url, followed = URL(target.url), 0
+        sent = await self._composer.compose(delivery, target)
+        theirs = sent.theirs
+        url, followed = URL(sent.url), 0
         while True:
+            CALLED.set(url)
             answer = await self._session.post(
                 url,
-                data=_body(delivery),
-                headers={**theirs, **ours},
+                data=sent.body,
+                headers={**theirs, **sent.ours},
                 allow_redirects=False,
                 timeout=_NO_TIMEOUT,
             )
@@ -172,22 +157,6 @@ class HttpRunner:
             if there.origin() != answer.url.origin():
                 theirs = {}  # for good: a way back was chosen by somebody else
             url, followed = there, followed + 1
-
-    def _headers_for(self, delivery: Delivery, target: HttpTarget) -> dict[str, str]:
-        """Return what any target needs: what the payload is, which execution this is to do it once,
-        and where to respond."""
-        kinds = [v for name, v in target.headers.items() if name.lower() == "content-type"]
-        headers = {
-            "Content-Type": kinds[0] if kinds else "application/json",
-            "Idempotency-Key": delivery.execution_id,
-            "Waterclock-Job": delivery.job_id,
-            "Waterclock-Scheduled-For": _rfc_3339(delivery.nominal_at),
-            "Waterclock-Attempt": str(delivery.attempt),
-        }
-        if target.respond_async and self._callback_url is not None:
-            headers["Prefer"] = "respond-async"
-            headers["Waterclock-Callback"] = self._callback_url(delivery)
-        return headers
 
     async def _judge(
         self, answer: aiohttp.ClientResponse, until: float, *, is_async: bool
@@ -211,13 +180,6 @@ class HttpRunner:
         )
 
 
-@lru_cache(maxsize=1_024)
-def _rfc_3339(at: int) -> str:
-    # Jobs come due together: most of what runs at once is for one time.
-    moment = datetime.fromtimestamp(at / 1000, UTC)
-    return moment.isoformat(timespec="milliseconds").replace("+00:00", "Z")
-
-
 async def _read(answer: aiohttp.ClientResponse, most: int, within_s: float, until: float) -> bytes:
     """Return the first `most` bytes of a body, as far as they come within the time that is given,
     and before `until`."""
@@ -230,13 +192,6 @@ async def _read(answer: aiohttp.ClientResponse, most: int, within_s: float, unti
     except (TimeoutError, aiohttp.ClientError, OSError):
         pass  # too slow, or broken off; the status has come
     return bytes(body[:most])
-
-
-def _body(delivery: Delivery) -> bytes:
-    """Return what is sent: the payload, or for a job without one what upstream jobs gave."""
-    if delivery.upstream and delivery.payload == b"null":
-        return b'{"upstream":' + delivery.upstream + b"}"
-    return delivery.payload
 
 
 async def _take_result(answer: aiohttp.ClientResponse, until: float) -> Attempted:
@@ -299,6 +254,8 @@ def _failure(error: Exception) -> Attempted:
             return failed(ErrorKind.PROTOCOL, "the answer is not HTTP, or its head is too large")
         case aiohttp.ServerDisconnectedError():
             return failed(ErrorKind.CONNECTION, "closed without an answer")
+        case aiohttp.ClientConnectorError(os_error=NotAllowed() as refusal):
+            return failed(ErrorKind.ADDRESS, str(refusal), is_final=refusal.is_final)
         case aiohttp.ClientConnectorError():
             return failed(ErrorKind.CONNECTION, f"cannot connect: {_reason(error.os_error)}")
         case aiohttp.InvalidURL() | aiohttp.NonHttpUrlClientError() | ValueError():

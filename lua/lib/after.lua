@@ -1,11 +1,15 @@
 -- What follows from the end of an execution, for jobs that have rules (see lib/rules).
 --@include lib/due
+--@include lib/index
 
 -- Touch what `follow_up` may write.
-local function touch_follow_up(key, id, buckets, due_prefix, now)
-  local known = redis.call('HMGET', key, 'next_run_at', 'queue', 'plan')
+local function touch_follow_up(key, jobs, buckets, due_prefix, id, now)
+  local known = redis.call('HMGET', key, 'next_run_at', 'queue', 'plan', 'delete_after_completion')
   touch_due(buckets, due_prefix, known[1] or '', known[2] or '', (known[3] or '') .. '|' .. id)
   redis.call('EXISTS', due_prefix .. bucket_of(now))
+  if known[4] then
+    touch_forgotten(jobs, key)
+  end
 end
 
 -- Start what waits for an older execution, oldest first, while fewer than `most` are live: several where an edit made room.
@@ -22,36 +26,43 @@ local function start_waiting(key, id, buckets, due_prefix, queued, live, most, n
   end
 end
 
+-- Pause a job, if it is active, and say why in `events`.
+local function pause_for(why, key, buckets, due_prefix, id, now, events)
+  local state, next_run_at, queue, plan = unpack(redis.call('HMGET', key, 'state', 'next_run_at', 'queue', 'plan'), 1, 4)
+  if state ~= 'active' then
+    return
+  end
+  local note = '{"by":"waterclock","at":' .. now .. ',"note":"' .. why .. '"}'
+  if next_run_at ~= '' then
+    forget_due(buckets, due_prefix, next_run_at, queue, plan .. '|' .. id)
+  end
+  redis.call('HDEL', key, 'resume_note')
+  redis.call('HSET', key, 'state', 'paused', 'pause_note', note)
+  events[#events + 1] = '["paused","' .. id .. '",' .. note .. ']'
+end
+
 -- Pause the job after too many failures, start what waited for this end, or delete what is done with; say so in
 -- `events`.
 local function follow_up(key, runs, jobs, buckets, due_prefix, id, outcome, now, events)
-  local known = redis.call('HMGET', key, 'state', 'next_run_at', 'plan', 'queue', 'live', 'queued', 'overlap', 'failures',
-    'pause_after_failures', 'delete_after_completion', 'backfill_state', 'last', 'concurrency')
-  local state, next_run_at, plan, queue, live, queued, overlap, failures, pause_after, is_deleted = unpack(known, 1, 10)
-  local is_backfilling = known[11] == 'running' or known[11] == 'cancelling'
-  local last = (outcome == 'dead' or outcome == 'succeeded') and outcome or known[12]
+  local known = redis.call('HMGET', key, 'state', 'live', 'queued', 'overlap', 'failures', 'pause_after_failures',
+    'delete_after_completion', 'backfill_state', 'last', 'concurrency')
+  local state, live, queued, overlap, failures, pause_after, is_deleted = unpack(known, 1, 7)
+  local is_backfilling = known[8] == 'running' or known[8] == 'cancelling'
+  local last = (outcome == 'dead' or outcome == 'succeeded') and outcome or known[9]
   if outcome == 'dead' then
     failures = tonumber(failures or 0) + 1
     redis.call('HSET', key, 'failures', failures, 'last', outcome)
-    if pause_after and failures >= tonumber(pause_after) and state == 'active' then
-      local note = '{"by":"waterclock","at":' .. now .. ',"note":"' .. failures .. ' executions failed in a row"}'
-      if next_run_at ~= '' then
-        forget_due(buckets, due_prefix, next_run_at, queue, plan .. '|' .. id)
-      end
-      redis.call('HDEL', key, 'resume_note')
-      redis.call('HSET', key, 'state', 'paused', 'pause_note', note)
-      events[#events + 1] = '["paused","' .. id .. '",' .. note .. ']'
+    if pause_after and failures >= tonumber(pause_after) then
+      pause_for(failures .. ' executions failed in a row', key, buckets, due_prefix, id, now, events)
     end
   elseif outcome == 'succeeded' then
     redis.call('HDEL', key, 'failures')
     redis.call('HSET', key, 'last', outcome)
   end
-  local most = overlap == 'after_success' and (last == 'dead' and 0 or 1) or tonumber(known[13] or 1)
+  local most = overlap == 'after_success' and (last == 'dead' and 0 or 1) or tonumber(known[10] or 1)
   if queued and tonumber(live or 0) < most then
     start_waiting(key, id, buckets, due_prefix, queued, tonumber(live or 0), most, now)
   elseif is_deleted and state == 'completed' and live == '0' and not queued and not is_backfilling then
-    redis.call('DEL', key, runs)
-    redis.call('ZREM', jobs, id)
-    events[#events + 1] = '["deleted","' .. id .. '"]'
+    forget_job(jobs, key, runs, id, events)
   end
 end

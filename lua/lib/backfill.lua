@@ -1,5 +1,6 @@
 -- Backfills. The newest one of a job is in the job's hash, in fields `backfill…`; what it started has a field `b:<nominal>`.
 --@include lib/execution
+--@include lib/index
 
 -- Whether a nominal time is live, waits for an older execution, or has not been fired yet: not for a backfill to start.
 local function is_taken(job, nominal_at, next_run_at, queued)
@@ -27,8 +28,6 @@ local function end_backfill(job, jobs, runs, backfills, id, events)
   redis.call('SREM', backfills, id)
   events[#events + 1] = '["backfill_ended","' .. id .. '"]'
   if is_deleted and state == 'completed' and tonumber(live or 0) == 0 and not queued then
-    redis.call('DEL', job, runs)
-    redis.call('ZREM', jobs, id)
-    events[#events + 1] = '["deleted","' .. id .. '"]'
+    forget_job(jobs, job, runs, id, events)
   end
 end

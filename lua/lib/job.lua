@@ -2,7 +2,7 @@
 -- come last and stay out of the hash where they are ''.
 
 local DEFINED = { 'queue', 'overlap', 'target', 'payload', 'retry', 'definition', 'rules', 'runs_left', 'expires_after_ms',
-  'pause_after_failures', 'delete_after_completion', 'concurrency', 'group', 'upstreams', 'join', 'match', 'gate_ms' }
+  'pause_after_failures', 'delete_after_completion', 'concurrency', 'group', 'upstreams', 'join', 'match', 'gate_ms', 'tags' }
 local REQUIRED = 6
 local UPSTREAMS = 14
 

@@ -1,5 +1,5 @@
 -- Dead letters: `dead` has the execution ids by time, and each has a hash with what is needed to look into it:
---   reason    exhausted, final or poison
+--   reason    exhausted, final, gone or poison
 --   attempt   the last one
 --   queue     the ready stream that it came from
 --   target, payload, retry   as that attempt had them

@@ -26,8 +26,8 @@ end
 
 local function touch_settle(at, attempt)
   local key, outcome = at.job_prefix .. attempt.id, attempt.outcome
-  if attempt.rules then
-    touch_follow_up(key, attempt.id, at.buckets, at.due_prefix, at.now)
+  if attempt.rules or attempt.detail == 'gone' then
+    touch_follow_up(key, at.jobs, at.buckets, at.due_prefix, attempt.id, at.now)
     redis.call('EXISTS', at.inputs_prefix .. attempt.id)
   end
   if outcome == 'failed' or outcome == 'accepted' then
@@ -75,6 +75,9 @@ local function settle(at, attempt, events)
   if outcome == 'dead' then
     bury(at.dead, at.letter_prefix .. attempt.execution_id, runs, at.history_limit, at.now, attempt.execution_id, nominal_at,
       attempt.number, detail, attempt.stream, attempt.fields, redis.call('HGET', key, 'definition'))
+  end
+  if detail == 'gone' then
+    pause_for('its target answered 410 Gone', key, at.buckets, at.due_prefix, id, at.now, events)
   end
   if attempt.rules and is_seen then
     follow_up(key, runs, at.jobs, at.buckets, at.due_prefix, id, outcome, at.now, events)

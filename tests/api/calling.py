@@ -12,6 +12,7 @@ from typing import Any
 
 import httpx
 import pytest
+from conforming import check_answer
 from invariants import Keyspace, read_shard
 
 from api.app import create_app
@@ -46,7 +47,11 @@ async def calling(
     transport = httpx.ASGITransport(app, raise_app_exceptions=False)
     async with (
         app.router.lifespan_context(app),
-        httpx.AsyncClient(transport=transport, base_url="http://waterclock") as client,
+        httpx.AsyncClient(
+            transport=transport,
+            base_url="http://localhost",
+            event_hooks={"response": [check_answer]},
+        ) as client,
     ):
         yield client
 
@@ -125,6 +130,11 @@ def refused(answer: httpx.Response, status: int, code: str) -> dict[str, Any]:
     assert problem["type"] == "about:blank"
     assert problem["detail"]
     return problem
+
+
+def version_of(answer: httpx.Response) -> int:
+    """Return the version that an answer's ETag begins with."""
+    return int(answer.headers["etag"].strip('"').partition(".")[0])
 
 
 def pointers(problem: dict[str, Any]) -> list[str]:

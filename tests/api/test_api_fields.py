@@ -54,24 +54,15 @@ def headers(value: object) -> dict[str, Any]:
         ({"target": {**HTTP, "timeout_ms": 500.0}}, "/target/timeout_ms"),
         ({"target": {**HTTP, "timeout_ms": True}}, "/target/timeout_ms"),
         (url(5), "/target/url"),
-        (url(""), "/target/url"),
-        (url("example.com"), "/target/url"),
-        (url("ftp://example.com/"), "/target/url"),
         (url("http:///path"), "/target/url"),
         (url("http://:80/"), "/target/url"),
-        (url("http://user:pass@example.com/"), "/target/url"),
-        (url("http://@example.com/"), "/target/url"),
         (url("http://example.com/#part"), "/target/url"),
         (url("http://example.com/#"), "/target/url"),
         (url("http://example.com/a b"), "/target/url"),
         (url(" http://example.com/"), "/target/url"),
         (url("http://example.com/\r\nX: y"), "/target/url"),
         (url("http://example.com/\x85"), "/target/url"),
-        (url("http://example.com\\@evil.example/"), "/target/url"),
         (url("http://exa$mple.com/"), "/target/url"),
-        (url("http://example.com:0/"), "/target/url"),
-        (url("http://example.com:65536/"), "/target/url"),
-        (url("http://example.com:x/"), "/target/url"),
         (url("http://[::1/"), "/target/url"),
         (url("http://example.com/" + "x" * 2_030), "/target/url"),
         (headers(None), "/target/headers"),
@@ -215,20 +206,24 @@ async def test_all_that_is_wrong_is_said_at_once(client: httpx.AsyncClient) -> N
 
 
 @pytest.mark.parametrize(
-    "given",
+    ("given", "code"),
     [
-        url(f"http://example.com:x/?key={SECRET}"),
-        url(f"ftp://user:{SECRET}@example.com/{SECRET}"),
-        url(f"http://{SECRET}@example.com/"),
-        url(f"http://example.com/ ?{SECRET}"),
-        headers({"Authorization": f"{SECRET}\n"}),
-        headers({"Authorization": [SECRET]}),
-        headers({"Host": SECRET}),
+        (url(f"http://example.com:x/?key={SECRET}"), "port_not_allowed"),
+        (url(f"ftp://user:{SECRET}@example.com/{SECRET}"), "scheme_not_allowed"),
+        (url(f"http://{SECRET}@example.com/"), "userinfo_not_allowed"),
+        (url(f"http://127.0.0.1/?{SECRET}"), "target_not_public"),
+        (url(f"http://127.0.0.1:8787/?{SECRET}"), "loop"),
+        (url(f"http://example.com/ ?{SECRET}"), "bad_input"),
+        (headers({"Authorization": f"{SECRET}\n"}), "bad_input"),
+        (headers({"Authorization": [SECRET]}), "bad_input"),
+        (headers({"Host": SECRET}), "bad_input"),
     ],
 )
-async def test_no_refusal_repeats_a_secret(client: httpx.AsyncClient, given: Any) -> None:
+async def test_no_refusal_repeats_a_secret(
+    client: httpx.AsyncClient, given: Any, code: str
+) -> None:
     answer = await client.post("/v1/jobs", json={**CRON, **given})
-    assert SECRET not in str(refused(answer, 400, "bad_input"))
+    assert SECRET not in str(refused(answer, 403 if code == "loop" else 400, code))
 
 
 async def test_a_payload_that_is_nested_too_deeply_is_refused(client: httpx.AsyncClient) -> None:

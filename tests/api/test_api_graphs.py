@@ -375,7 +375,7 @@ async def test_a_rerun_leaves_gated_jobs_and_those_below_them_alone(
     [
         (f"a@{NOW}", 409, "wrong_state"),
         (f"nobody@{NOW}", 404, "not_found"),
-        ("a", 400, "bad_input"),
+        ("a", 404, "not_found"),
     ],
 )
 async def test_what_has_not_run_is_not_run_again(

@@ -100,7 +100,7 @@ async def test_an_unforeseen_error_shows_no_internals(
     async def fail(*_: object, **__: object) -> None:
         raise RuntimeError("the wiring")
 
-    monkeypatch.setattr(jobs, "list_jobs", fail)
+    monkeypatch.setattr(jobs, "search_jobs", fail)
     answer = await client.get("/v1/jobs")
     assert "wiring" not in str(refused(answer, 500, "internal"))
 

@@ -8,7 +8,18 @@ from typing import Any
 import calling
 import httpx
 import pytest
-from calling import AT_ONCE, CRON, MINUTE, NOW, NOW_TEXT, Read, create, refused
+from calling import (
+    AT_ONCE,
+    CRON,
+    MINUTE,
+    NOW,
+    NOW_TEXT,
+    Read,
+    create,
+    pointers,
+    refused,
+    version_of,
+)
 
 from engine.clock import ManualClock
 from engine.store import Store
@@ -45,6 +56,8 @@ async def test_a_created_job_is_answered_as_it_will_be_read(client: httpx.AsyncC
             "follow_redirects": 0,
             "respond_async": False,
             "heartbeat_ms": 60_000,
+            "signing": None,
+            "template": False,
         },
         "payload": None,
         "queue": "http",
@@ -62,6 +75,7 @@ async def test_a_created_job_is_answered_as_it_will_be_read(client: httpx.AsyncC
         "misfire": {"policy": "fire_once", "grace_ms": 60_000, "max_catch_up": 100},
         "priority": "normal",
         "group": None,
+        "tags": [],
         "overlap": "skip",
         "concurrency": 1,
         "max_runs": None,
@@ -86,7 +100,8 @@ async def test_a_created_job_is_answered_as_it_will_be_read(client: httpx.AsyncC
     }
     shown = await client.get("/v1/jobs/report")
     assert shown.json() == answer.json()
-    assert shown.headers["etag"] == answer.headers["etag"] == '"1"'
+    assert shown.headers["etag"] == answer.headers["etag"]
+    assert version_of(shown) == 1
 
 
 async def test_every_field_that_is_given_is_kept(client: httpx.AsyncClient) -> None:
@@ -96,12 +111,14 @@ async def test_every_field_that_is_given_is_kept(client: httpx.AsyncClient) -> N
         "timezone": "UTC",
         "target": {
             "type": "http",
-            "url": "http://[::1]:8080/",
+            "url": "http://[2606:4700::1111]:8080/",
             "headers": {"X-Key": "é\tü", "Content-Type": "text/plain"},
             "timeout_ms": 100,
             "follow_redirects": 2,
             "respond_async": True,
             "heartbeat_ms": 5_000,
+            "signing": "group",
+            "template": True,
         },
         "payload": [1, "two", None],
         "queue": "slow",
@@ -338,3 +355,42 @@ async def test_a_job_that_is_not_there_is_not_found_by_any_route(
     ]:
         refused(await client.request(method, f"/v1/jobs/{job_id}{path}"), 404, "not_found")
     assert await keyspace() == before
+
+
+async def test_a_job_may_begin_paused_and_has_no_moment_in_which_it_fires(
+    client: httpx.AsyncClient, clock: ManualClock
+) -> None:
+    created = await create(client, {**CRON, "paused": True})
+    assert (created["state"], created["next_run_at"]) == ("paused", None)
+    note = {"by": "api", "at": NOW_TEXT, "note": "registered paused"}
+    shown = (await client.get("/v1/jobs/report")).json()
+    assert (shown["state"], shown["pause_note"]) == ("paused", note)
+    resumed = (await client.post("/v1/jobs/report/resume")).json()
+    assert (resumed["state"], resumed["next_run_at"]) == ("active", "2027-01-16T00:00:00.000Z")
+
+
+@pytest.mark.parametrize("path", ["/v1/jobs", "/v1/jobs/mail"])
+async def test_what_runs_at_once_cannot_begin_paused(
+    client: httpx.AsyncClient, keyspace: Read, path: str
+) -> None:
+    before = await keyspace()
+    method = "POST" if path == "/v1/jobs" else "PUT"
+    answer = await client.request(method, path, json={**AT_ONCE, "paused": True})
+    assert pointers(refused(answer, 400, "bad_input")) == ["/paused"]
+    assert await keyspace() == before
+
+
+async def test_only_a_job_that_is_new_begins_paused(client: httpx.AsyncClient) -> None:
+    await create(client, CRON)
+    body = {**CRON, "payload": 1, "paused": True}
+    assert (await client.put("/v1/jobs/report", json=body)).json()["state"] == "active"
+    answer = await client.patch("/v1/jobs/report", json={"paused": True})
+    assert pointers(refused(answer, 400, "bad_input")) == ["/paused"]
+    new = await client.put("/v1/jobs/other", json={**body, "job_id": "other"})
+    assert (new.status_code, new.json()["state"]) == (201, "paused")
+
+
+async def test_a_job_that_waits_for_others_may_begin_paused(client: httpx.AsyncClient) -> None:
+    await create(client, CRON)
+    below = {**AT_ONCE, "depends_on": ["report"], "paused": True}
+    assert (await create(client, below))["state"] == "paused"

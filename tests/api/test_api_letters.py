@@ -241,7 +241,15 @@ async def test_a_wrong_choice_is_refused_and_changes_nothing(
     assert await keyspace() == before
 
 
-@pytest.mark.parametrize("name", ["mail", "mail@", "a b@5", "redrive"])
+async def test_what_is_done_to_many_letters_is_the_name_of_none(client: httpx.AsyncClient) -> None:
+    for verb in ("redrive", "discard"):
+        for method in ("GET", "DELETE"):
+            answer = await client.request(method, f"/v1/dead/{verb}")
+            refused(answer, 405, "method_not_allowed")
+            assert answer.headers["allow"] == "POST"
+
+
+@pytest.mark.parametrize("name", ["mail", "mail@", "a b@5"])
 async def test_what_no_execution_is_called_is_not_found(
     client: httpx.AsyncClient, name: str
 ) -> None:

@@ -167,7 +167,7 @@ class Leaver:
             "path": CLAIM,
             "raw_path": CLAIM.encode(),
             "query_string": b"",
-            "headers": [(b"content-type", b"application/json")],
+            "headers": [(b"host", b"localhost"), (b"content-type", b"application/json")],
         }
         await app_of(client)(scope, self.receive, self.send)
 

@@ -91,7 +91,7 @@ async def test_a_queue_shows_what_waits_by_priority_and_what_runs(
 async def test_a_queue_shows_what_keeps_executions_out_of_its_streams(
     client: httpx.AsyncClient, store: Store
 ) -> None:
-    await hold(store, "a", {"slots:q/slow": "0", "slots:h/example.com:81": "0"})
+    await hold(store, "a", {"slots:q/slow": "0", "slots:h/example.com:8081": "0"})
     await hold(store, "b", {"fair:many": "0", "slots:h/example.com": "0"})
     # Beside each other in their shards, or in different ones: each is counted once.
     job_ids = {"a": _ids_like(store, "a", 4), "b": _ids_like(store, "b", 4)}
@@ -101,7 +101,7 @@ async def test_a_queue_shows_what_keeps_executions_out_of_its_streams(
     many = {**AT_ONCE, "queue": "many"}
     for n in range(3):
         await create(client, {**many, "job_id": job_ids["b"][n], "group": f"g{n}"})
-    url = {"type": "http", "url": "http://Example.com:81/x"}
+    url = {"type": "http", "url": "http://Example.com:8081/x"}
     high = {"target": url, "priority": "high"}
     await create(client, {**high, "job_id": job_ids["a"][2]})
     await create(client, {"target": url, "job_id": job_ids["a"][3]})
@@ -118,7 +118,7 @@ async def test_a_queue_shows_what_keeps_executions_out_of_its_streams(
         "slow": {**nothing, "queue": 2},
     }
     hosts = {host["host"]: host["held"] for host in await got(client, "/v1/hosts")}
-    assert hosts == {"example.com": 1, "example.com:81": 2}
+    assert hosts == {"example.com": 1, "example.com:8081": 2}
 
 
 def _ids_like(store: Store, job_id: str, count: int) -> list[str]:

@@ -18,10 +18,10 @@ from api.server import serve
 from api.wire import MAX_BODY_BYTES
 from engine.errors import Unusable
 from engine.store import Store
-from engine.store.jobs import list_jobs
+from engine.store.search import Search, search_jobs
 
 REQUEST = (
-    b"POST /v1/jobs HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\n"
+    b"POST /v1/jobs HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\n"
     b"Content-Length: 46\r\nExpect: 100-continue\r\n\r\n"
 )
 BODY = b'{"job_id": "late", "target":{"type":"worker"}}'
@@ -137,7 +137,7 @@ async def test_an_unforeseen_error_is_logged_with_its_cause(
     async def fail(*_: object, **__: object) -> None:
         raise RuntimeError("the wiring")
 
-    monkeypatch.setattr(jobs, "list_jobs", fail)
+    monkeypatch.setattr(jobs, "search_jobs", fail)
     with caplog.at_level(logging.ERROR):
         async with (
             serving(store, asyncio.Event()) as (port, _),
@@ -159,4 +159,4 @@ async def test_a_caller_that_hangs_up_in_the_middle_stores_nothing_and_is_no_err
             writer.close()
             await writer.wait_closed()
     assert caplog.text == ""
-    assert (await list_jobs(store)) == ([], None)
+    assert (await search_jobs(store, Search())) == ([], None)

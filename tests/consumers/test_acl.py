@@ -82,6 +82,7 @@ EVERYTHING: list[dict[str, Any]] = [
     {"job_id": "ruled", "overlap": "queue_one", "expires_after_ms": 60_000},
     {"job_id": "brittle", "pause_after_failures": 1, "retry": {"max_attempts": 1}},
     {"job_id": "fleeting", "delete_after_completion": True},
+    {"job_id": "listed", "delete_after_completion": True, "group": "acme", "tags": ["a", "b"]},
     {"job_id": "grouped", "group": "acme"},
 ]
 
@@ -103,6 +104,7 @@ async def test_the_consumer_does_all_its_work(port_store: Store, consumer: drivi
     assert consumer.ask({**fails, "of": "brittle"}) == "done"
     assert consumer.ask({"do": "skip", "consumer": "a", "of": "ruled"}) == "done"
     assert consumer.ask({"do": "succeed", "consumer": "a", "of": "fleeting"}) == "done"
+    assert consumer.ask({"do": "succeed", "consumer": "a", "of": "listed"}) == "done"
     assert consumer.ask({"do": "hand_back", "consumer": "a", "of": "grouped"}) is True
     assert [one["attempt"] for one in consumer.ask(read)] == [1]
     taken = consumer.ask({"do": "reclaim", "consumer": "b", "lease_ms": 0})["taken"]
@@ -110,6 +112,8 @@ async def test_the_consumer_does_all_its_work(port_store: Store, consumer: drivi
     reclaim = {"do": "reclaim", "consumer": "b", "lease_ms": 0, "max_deliveries": 2}
     assert consumer.ask(reclaim)["poisoned"] == 3
     assert consumer.ask({"do": "leave", "consumer": "a"}) > 0
+    shard = port_store.layout.shard_of("listed")
+    assert not await port_store.client.exists(shard.jobs_with_tag("a"), shard.jobs_with_tag("b"))
     states = {"plain": "retrying", "brittle": "dead", "ruled": "skipped", "grouped": "dead"}
     assert {job_id: await status_of(port_store, job_id) for job_id in states} == states
     for shard in port_store.layout.shards:

@@ -11,7 +11,7 @@ from dataclasses import replace
 import pytest
 from aiohttp import web
 from aiohttp.test_utils import TestServer
-from fleet import eventually, http_job, outcomes
+from fleet import LOOPBACK, eventually, http_job, outcomes
 
 from engine.clock import ServerClock
 from engine.embedded import EmbeddedServer
@@ -80,7 +80,8 @@ async def target() -> AsyncIterator[Target]:
 async def deployment(store: Store, server: EmbeddedServer) -> AsyncIterator[None]:
     """Run scheduler and worker, with a connection of their own, until the test ends."""
     stop = asyncio.Event()
-    async with await Store.open(store.config) as own:
+    config = store.config.model_copy(update={"allow_networks": LOOPBACK})
+    async with await Store.open(config) as own:
         services = all_services(own, ServerClock(), {"http": 1}, 200)
         running = asyncio.create_task(run_services(services, stop, 2_000))
 

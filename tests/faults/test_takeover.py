@@ -20,7 +20,7 @@ from pathlib import Path
 import pytest
 from aiohttp import web
 from aiohttp.test_utils import TestServer
-from fleet import eventually, fired, history, http_job, times_of
+from fleet import LOOPBACK, eventually, fired, history, http_job, times_of
 
 from engine.embedded import EmbeddedServer
 from engine.execution import Outcome, Record
@@ -51,6 +51,7 @@ class Fleet:
             "WATERCLOCK_REDIS_URL": redis_url,
             "WATERCLOCK_LEASE_TTL_MS": str(LEASE_MS),
             "WATERCLOCK_EXECUTION_LEASE_MS": str(LEASE_MS),
+            "WATERCLOCK_ALLOW_NETWORKS": LOOPBACK,
         }
         self._processes: list[Process] = []
 

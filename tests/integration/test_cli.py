@@ -16,12 +16,14 @@ from typing import Any
 from urllib.request import ProxyHandler, Request, build_opener
 
 import pytest
+from fleet import LOOPBACK
 from waiting import eventually
 
 from engine.embedded import EmbeddedServer
 
 ROOT = Path(__file__).parents[2]
 ENV = {k: v for k, v in os.environ.items() if not k.startswith("WATERCLOCK_")}
+ENV["WATERCLOCK_ALLOW_NETWORKS"] = LOOPBACK
 _open = build_opener(ProxyHandler({})).open
 
 

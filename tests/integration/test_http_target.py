@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 from aiohttp import web
 from aiohttp.test_utils import TestServer, unused_port
+from fleet import ON_LOOPBACK
 from pydantic import ValidationError
 
 from api.forms import job_body, registration_of
@@ -35,7 +36,9 @@ CALLBACK = "http://127.0.0.1:8787/internal/report?token=hunter2"
 
 @pytest.fixture
 async def runner() -> AsyncIterator[HttpRunner]:
-    runner = HttpRunner("9.9", clock=ManualClock(AT), callback_url=lambda _: CALLBACK)
+    runner = HttpRunner(
+        "9.9", guard=ON_LOOPBACK, clock=ManualClock(AT), callback_url=lambda _: CALLBACK
+    )
     yield runner
     await runner.close()
 
@@ -132,6 +135,8 @@ SENT = {
     "follow_redirects": 10,
     "respond_async": True,
     "heartbeat_ms": 1_000,
+    "signing": "job",
+    "template": True,
 }
 RETRY = {"backoff": "list", "waits_ms": [10, 20], "on": [503, "timeout"], "deadline_ms": 9}
 
@@ -144,7 +149,12 @@ def registered(**body: Any) -> Registration:
 def test_every_field_of_target_and_policy_is_taken_and_can_be_sent_again() -> None:
     made = registered(target=SENT, retry=RETRY)
     assert made.job.target == HttpTarget(
-        "https://example.com/", follow_redirects=10, respond_async=True, heartbeat_ms=1_000
+        "https://example.com/",
+        follow_redirects=10,
+        respond_async=True,
+        heartbeat_ms=1_000,
+        signing="job",
+        template=True,
     )
     assert made.job.retry == Retry.from_dict(RETRY)
     assert registered(**job_body(StoredJob(made.job, made.plan, []))) == made
@@ -159,6 +169,8 @@ def test_every_field_of_target_and_policy_is_taken_and_can_be_sent_again() -> No
         {"respond_async": 1},
         {"heartbeat_ms": 999},
         {"heartbeat_ms": None},
+        {"signing": "me"},
+        {"template": "yes"},
     ],
 )
 def test_a_field_out_of_range_is_refused(wrong: dict[str, Any]) -> None:
@@ -184,6 +196,7 @@ async def test_it_posts_the_payload_and_says_which_execution_this_is(runner: Htt
         "Content-Type": "application/json",
         "Idempotency-Key": f"nightly@{AT}",
         "User-Agent": "waterclock/9.9",
+        "traceparent": "00-fcc1c461dea4f104d7fabf2fa8538007-1361eaf1bc46f895-01",
         "Waterclock-Attempt": "3",
         "Waterclock-Job": "nightly",
         "Waterclock-Scheduled-For": "2027-01-15T08:00:00.042Z",
@@ -467,7 +480,7 @@ async def test_a_target_that_could_respond_later_may_be_done_at_once(
 
 async def test_no_target_is_called_that_could_not_report() -> None:
     seen: list[web.Request] = []
-    runner = HttpRunner("9.9")
+    runner = HttpRunner("9.9", guard=ON_LOOPBACK)
     async with serving(redirecting(seen, 307)) as url:
         attempted = await attempt(runner, url, respond_async=True)
     await runner.close()

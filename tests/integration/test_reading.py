@@ -24,52 +24,10 @@ from engine.model import Overlap
 from engine.store import Store
 from engine.store.executions import complete_executions
 from engine.store.history import Execution, list_executions
-from engine.store.jobs import create_jobs, get_job, list_jobs
+from engine.store.jobs import get_job
 from engine.store.outcomes import Result
 
 RETRY_AT = NOW + 2_000
-
-
-async def page_ids(store: Store, **wanted: str | int) -> tuple[list[str], str | None]:
-    found, after = await list_jobs(store, **wanted)  # type: ignore[arg-type]
-    return [stored.job.id for stored in found], after
-
-
-async def test_pages_go_through_all_shards_in_order_of_ids(any_store: Store) -> None:
-    ids = sorted(f"job-{n}" for n in range(10))
-    await create_jobs(any_store, [registration(job_id) for job_id in ids])
-    seen: list[str] = []
-    after: str | None = ""
-    sizes = []
-    while after is not None:
-        page, after = await page_ids(any_store, after=after, limit=4)
-        seen += page
-        sizes.append(len(page))
-    assert seen == ids
-    assert sizes == [4, 4, 2]
-
-
-async def test_a_last_page_that_is_full_has_nothing_after_it(any_store: Store) -> None:
-    await create_jobs(any_store, [registration(f"job-{n}") for n in range(4)])
-    assert (await page_ids(any_store, limit=4))[1] is None
-
-
-async def test_a_prefix_narrows_the_list_and_its_pages(any_store: Store) -> None:
-    ids = ["a", "b", "b.1", "b.2", "b:3", "bb", "c"]
-    await create_jobs(any_store, [registration(job_id) for job_id in ids])
-    assert await page_ids(any_store, prefix="b.") == (["b.1", "b.2"], None)
-    assert await page_ids(any_store, prefix="b", limit=2) == (["b", "b.1"], "b.1")
-    rest = await page_ids(any_store, prefix="b", after="b.1")
-    assert rest == (["b.2", "b:3", "bb"], None)
-    assert await page_ids(any_store, prefix="b", after="a") == (
-        ["b", "b.1", "b.2", "b:3", "bb"],
-        None,
-    )
-    assert await page_ids(any_store, prefix="b", after="c") == ([], None)
-
-
-async def test_an_empty_list_is_a_page(any_store: Store) -> None:
-    assert await page_ids(any_store) == ([], None)
 
 
 async def test_reading_no_job_finds_none(any_store: Store) -> None:

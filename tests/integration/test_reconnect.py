@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 from aiohttp import web
 from aiohttp.test_utils import TestServer
-from fleet import eventually, http_job, times_of
+from fleet import LOOPBACK, eventually, http_job, times_of
 from invariants import check_invariants
 
 from engine.clock import ServerClock
@@ -70,6 +70,7 @@ async def test_every_due_time_is_fired_or_recorded_across_an_outage(
             lease_ttl_ms=400,
             execution_lease_ms=500,
             history_limit=10_000,
+            allow_networks=LOOPBACK,
         )
         async with await Store.open(config) as store:
             now = await time_ms(store.client)

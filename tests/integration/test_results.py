@@ -10,7 +10,7 @@ from dataclasses import replace
 import pytest
 from aiohttp import web
 from aiohttp.test_utils import TestServer
-from fleet import ScriptedRunner, hire, keep, settle
+from fleet import ON_LOOPBACK, ScriptedRunner, hire, keep, settle
 from seeding import NOW
 
 from engine import codec
@@ -51,7 +51,7 @@ def delivery(target: Target, *, payload: bytes = b"null", upstream: bytes = b"")
 
 @pytest.fixture
 async def runner() -> AsyncIterator[HttpRunner]:
-    runner = HttpRunner("9.9", clock=ManualClock(NOW))
+    runner = HttpRunner("9.9", guard=ON_LOOPBACK, clock=ManualClock(NOW))
     yield runner
     await runner.close()
 

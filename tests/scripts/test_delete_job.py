@@ -19,7 +19,7 @@ from seeding import (
     take,
 )
 
-from engine.errors import NotFound
+from engine.errors import Conflict, NotFound
 from engine.execution import Outcome
 from engine.model import Overlap
 from engine.store import Store
@@ -97,3 +97,13 @@ async def test_a_job_that_is_not_there_cannot_be_deleted(any_store: Store) -> No
     with pytest.raises(NotFound, match="job-0"):
         await delete_job(any_store, "job-0")
     assert await read_shard(any_store, shard) == before
+
+
+async def test_another_version_than_the_one_that_is_named_is_left_alone(any_store: Store) -> None:
+    shard = await seed(any_store, registration("job-0"))
+    before = await read_shard(any_store, shard)
+    with pytest.raises(Conflict, match="has changed"):
+        await delete_job(any_store, "job-0", version=2)
+    assert await read_shard(any_store, shard) == before
+    await delete_job(any_store, "job-0", version=1)
+    assert "job:job-0" not in await read_shard(any_store, shard)

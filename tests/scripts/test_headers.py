@@ -94,7 +94,8 @@ def _faults_of_bindings(header: Header, body: list[str]) -> Iterator[str]:
 
 
 def _faults_of_codes(header: Header, text: str) -> Iterator[str]:
-    used = set(_REFUSAL.findall(code_of(text)))
+    # FROZEN is for the loader to say, before any script.
+    used = set(_REFUSAL.findall(code_of(text))) - {"FROZEN"}
     told = set(re.findall(r"\b[A-Z][A-Z_]+\b", header.sections.get("Error", "")))
     if unknown := {code for code in used if code != code.upper() or code.lower() not in CODES}:
         yield f"refuses with unknown codes {sorted(unknown)}"

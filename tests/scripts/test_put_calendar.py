@@ -26,6 +26,11 @@ async def test_a_calendar_is_written_with_the_stamp_as_its_version(any_store: St
     assert await held(any_store) == {"a": '3 {"hours":[]}', "b": "2 {}", "@stamp": "3"}
 
 
+async def test_version_0_stands_for_a_calendar_that_is_not_there(any_store: Store) -> None:
+    assert await put(any_store, "a", "0", "{}") == 1
+    assert await held(any_store) == {"a": "1 {}", "@stamp": "1"}
+
+
 async def test_nothing_deletes(any_store: Store) -> None:
     await put(any_store, "a", "", "{}")
     assert await put(any_store, "a", "1", "") == 2
@@ -37,6 +42,7 @@ async def test_nothing_deletes(any_store: Store) -> None:
     [
         ("a", "2", "{}", Conflict),
         ("a", "2", "", Conflict),
+        ("a", "0", "{}", Conflict),
         ("gone", "1", "{}", NotFound),
         ("gone", "", "", NotFound),
     ],

@@ -20,7 +20,7 @@ from seeding import (
     take,
 )
 
-from engine.execution import Outcome
+from engine.execution import DeadReason, Outcome
 from engine.keys import Shard
 from engine.model import JobState, Overlap, Rules
 from engine.store import Store
@@ -210,6 +210,20 @@ async def test_a_success_sets_the_count_back(any_store: Store) -> None:
         await run(any_store, shard, outcome, minute)
     stored = (await get_job(any_store, "job-0")).job
     assert (stored.state, stored.failures) == (JobState.ACTIVE, 1)
+
+
+@pytest.mark.parametrize("rules", [Rules(), Rules(max_runs=9), Rules(pause_after_failures=1)])
+async def test_a_target_that_is_gone_pauses_the_job_once(any_store: Store, rules: Rules) -> None:
+    shard = await begin(any_store, rules)
+    await fire(any_store, shard)
+    [delivery] = await take(any_store)
+    gone = result(delivery, Outcome.DEAD, reason=DeadReason.GONE)
+    await complete_executions(any_store, [gone], NOW + 9)
+    after = await read_shard(any_store, shard)
+    assert after["job:job-0"]["state"] == "paused"
+    assert "410 Gone" in after["job:job-0"]["pause_note"]
+    assert "buckets" not in after
+    assert [event[0] for event in after["ledger"][-2:]] == ["dead", "paused"]
 
 
 @pytest.mark.parametrize("outcome", [Outcome.SKIPPED, Outcome.FAILED])

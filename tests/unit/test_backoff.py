@@ -323,7 +323,7 @@ def test_the_command_line_has_an_option_for_every_field(monkeypatch: pytest.Monk
     bodies: list[Any] = []
 
     class Kept:
-        def __init__(self, url: str) -> None:
+        def __init__(self, *_: object) -> None:
             pass
 
         def post(self, *path: str, body: Any) -> Any:

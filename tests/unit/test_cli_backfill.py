@@ -51,7 +51,7 @@ class FakeApi:
 @pytest.fixture
 def api(monkeypatch: pytest.MonkeyPatch) -> FakeApi:
     api = FakeApi()
-    monkeypatch.setattr(options, "Api", lambda _: api)
+    monkeypatch.setattr(options, "Api", lambda *_: api)
     monkeypatch.setattr(time, "sleep", lambda _: None)
     return api
 

@@ -55,7 +55,7 @@ class FakeApi:
 @pytest.fixture
 def api(monkeypatch: pytest.MonkeyPatch) -> FakeApi:
     api = FakeApi()
-    monkeypatch.setattr(options, "Api", lambda url: api)
+    monkeypatch.setattr(options, "Api", lambda *_: api)
     return api
 
 

@@ -26,6 +26,8 @@ class Answering(HTTPServer):
         super().__init__(("127.0.0.1", 0), _Handler)
         self.url = f"http://127.0.0.1:{self.server_port}"
         self.requests: list[tuple[str, str, str | None, bytes]] = []
+        self.keys: list[str | None] = []
+        self.location = ""
 
 
 class _Handler(BaseHTTPRequestHandler):
@@ -35,8 +37,11 @@ class _Handler(BaseHTTPRequestHandler):
         body = self.rfile.read(int(self.headers.get("Content-Length", 0)))
         content_type = self.headers.get("Content-Type")
         self.server.requests.append((self.command, self.path, content_type, body))
+        self.server.keys.append(self.headers.get("Authorization"))
         self.send_response(self.server.status)
         self.send_header("Content-Length", str(len(self.server.body)))
+        if self.server.location:
+            self.send_header("Location", self.server.location)
         if self.server.link:
             self.send_header("Link", self.server.link)
         self.end_headers()
@@ -66,17 +71,25 @@ def refuse(server: Answering, **problem: object) -> str:
     return refused.value.message
 
 
+def test_a_parameter_with_several_values_is_sent_several_times(server: Answering) -> None:
+    Api(server.url).get("executions", status=("dead", "a b"), group="acme")
+    [(_, path, _, _)] = server.requests
+    assert path == "/v1/executions?status=dead&status=a+b&group=acme"
+
+
 def test_requests_are_what_the_api_takes(server: Answering) -> None:
     api = Api(server.url + "/")
     api.get("jobs", limit=5, prefix="a&b", after=None)
     api.get("jobs", "a/../b?c")
     api.post("jobs", body={"job_id": "a"})
     api.post("jobs", "a", "run")
+    api.work("a@1", "heartbeat", body={})
     assert server.requests == [
         ("GET", "/v1/jobs?limit=5&prefix=a%26b", None, b""),
         ("GET", "/v1/jobs/a%2F..%2Fb%3Fc", None, b""),
         ("POST", "/v1/jobs", "application/json", b'{"job_id": "a"}'),
         ("POST", "/v1/jobs/a/run", None, b""),
+        ("POST", "/internal/executions/a%401/heartbeat", "application/json", b"{}"),
     ]
 
 
@@ -148,3 +161,32 @@ def test_a_page_comes_with_where_the_next_one_begins(server: Answering) -> None:
     server.link = '</v1/dead?limit=1&after=5-a%401>; rel="next"'
     assert Api(server.url).get_page("dead", limit=1) == ([1], "5-a@1")
     assert [path for _, path, _, _ in server.requests] == ["/v1/dead?limit=1"] * 2
+
+
+KEY = f"wck_{'0' * 16}_{'s' * 43}"
+
+
+def test_a_key_goes_along_with_every_request_and_none_without(server: Answering) -> None:
+    Api(server.url, KEY).get("jobs")
+    Api(server.url).get("jobs")
+    assert server.keys == [f"Bearer {KEY}", None]
+
+
+def test_a_key_does_not_follow_a_redirect(server: Answering) -> None:
+    server.status, server.location = 302, f"{server.url}/elsewhere"
+    with pytest.raises(click.ClickException, match="no Waterclock API: HTTP 302"):
+        Api(server.url, KEY).get("jobs")
+    assert len(server.requests) == 1
+
+
+@pytest.mark.parametrize("key", ["", "hunter2", KEY + "\r\nX: y", KEY[:-1]])
+def test_what_is_no_key_is_refused_and_not_repeated(key: str) -> None:
+    with pytest.raises(BadInput, match="WATERCLOCK_API_KEY") as refusal:
+        Api("http://127.0.0.1", key)
+    assert not key or key not in refusal.value.message
+
+
+def test_a_missing_key_is_told_in_words_of_the_command_line(server: Answering) -> None:
+    said = refuse(server, code="unauthorized", detail="send `Authorization: Bearer wck_…`")
+    assert "--api-key-file" in said
+    assert "Bearer" not in said

@@ -65,7 +65,7 @@ class FakeApi:
 @pytest.fixture
 def api(monkeypatch: pytest.MonkeyPatch) -> FakeApi:
     api = FakeApi()
-    monkeypatch.setattr(options, "Api", lambda url: api)
+    monkeypatch.setattr(options, "Api", lambda *_: api)
     return api
 
 
@@ -111,7 +111,7 @@ def test_list_goes_on_through_short_pages_until_it_has_enough(api: FakeApi) -> N
         {"limit": 1, "after": "8-a@1"},
     ]
     assert json.loads(result.stdout) == [LINE, LINE]
-    assert result.stderr == "There are more: --after 7-a@1\n"
+    assert result.stderr == "There are more: --after 7-a@1, or --all\n"
 
 
 def test_show_prints_fields_and_attempts_and_nothing_that_steers_a_terminal(api: FakeApi) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -46,6 +47,10 @@ class FakeApi:
         self.calls.append(("PATCH", path, body if version is None else (body, version)))
         return self.answer
 
+    def put(self, *path: str, body: object, version: int | None = None) -> Any:
+        self.calls.append(("PUT", path, body if version is None else (body, version)))
+        return self.answer
+
     def delete(self, *path: str, **query: object) -> None:
         given = {k: v for k, v in query.items() if v is not None}
         self.calls.append(("DELETE", path, given or None))
@@ -55,7 +60,7 @@ class FakeApi:
 def api(monkeypatch: pytest.MonkeyPatch) -> FakeApi:
     api = FakeApi()
 
-    def opened(url: str) -> FakeApi:
+    def opened(url: str, *_: object) -> FakeApi:
         api.url = url
         return api
 
@@ -148,9 +153,53 @@ def test_add_sends_every_option_of_a_command(api: FakeApi) -> None:
     }
 
 
+def test_add_sends_every_option_of_a_target_that_answers_later(api: FakeApi) -> None:
+    args = ["--url", "https://a.example/", "--respond-async", "--heartbeat-ms", "9000"]
+    more = ["--follow-redirects", "2", "--signing", "job", "--template", "--paused"]
+    assert added(api, *args, *more) == {
+        "target": {
+            "type": "http",
+            "url": "https://a.example/",
+            "respond_async": True,
+            "heartbeat_ms": 9000,
+            "follow_redirects": 2,
+            "signing": "job",
+            "template": True,
+        },
+        "paused": True,
+    }
+
+
+def test_add_takes_fields_from_a_file_and_options_over_them(api: FakeApi, tmp_path: Path) -> None:
+    file = tmp_path / "job.json"
+    file.write_text('{"target": {"type": "worker"}, "queue": "mail", "payload": 1}')
+    body = added(api, "--file", str(file), "--queue", "slow")
+    assert body == {"target": {"type": "worker"}, "queue": "slow", "payload": 1}
+    for verb, method in (("replace", "PUT"), ("edit", "PATCH")):
+        assert jobs(verb, "a", "--file", str(file), "--queue", "slow").exit_code == 0
+        assert api.calls[-1] == (method, ("jobs", "a"), body)
+
+
+@pytest.mark.parametrize(
+    ("text", "reason"), [("[]", "holds no JSON object"), ("{", "is not JSON"), ("", "is not JSON")]
+)
+def test_a_file_that_is_no_definition_is_refused(
+    api: FakeApi, tmp_path: Path, text: str, reason: str
+) -> None:
+    file = tmp_path / "job.json"
+    file.write_text(text)
+    result = jobs("add", "--file", str(file))
+    assert (result.exit_code, reason in result.output, api.calls) == (1, True, [])
+
+
 def test_add_joins_several_schedules(api: FakeApi) -> None:
     body = added(api, "--worker", "--schedule", "@daily", "--schedule", "0 12 * * 1")
     assert body == {"target": {"type": "worker"}, "schedule_expr": ["@daily", "0 12 * * 1"]}
+
+
+def test_add_names_the_handler_of_consumers(api: FakeApi) -> None:
+    body = added(api, "--worker", "--handler", "welcome")
+    assert body == {"target": {"type": "worker", "handler": "welcome"}}
 
 
 @pytest.mark.parametrize("text", ["{}", "[]", "0", "false", '""', "12345678901234567890"])
@@ -167,7 +216,8 @@ def test_add_sends_payloads_that_look_empty_or_are_long(api: FakeApi, text: str)
         (["--url", "http://127.0.0.1/", "--command", "a"], "one of --url, --worker and --command"),
         (["--url", "http://127.0.0.1/", "--cwd", "/"], "with --command"),
         (["--command", "a", "--header", "A: 1"], "go with --url"),
-        (["--worker", "--env", "A=1"], "none of them with --worker"),
+        (["--worker", "--env", "A=1"], "none of them, with --worker"),
+        (["--url", "http://127.0.0.1/", "--handler", "a"], "none of them, with --worker"),
         (["--command", "a", "--env", "A"], "NAME=value"),
         (["--worker", "--header", "A: 1"], "go with --url"),
         (["--worker", "--timeout-ms", "1"], "go with --url"),
@@ -189,11 +239,6 @@ def test_add_refuses_a_wrong_command_line_and_sends_nothing(
 @pytest.mark.parametrize(
     ("args", "call"),
     [
-        (["list"], ("GET", ("jobs",), {})),
-        (
-            ["list", "--prefix", "a", "--limit", "5", "--after", "b"],
-            ("GET", ("jobs",), {"prefix": "a", "limit": 5, "after": "b"}),
-        ),
         (["show", "a"], ("GET", ("jobs", "a"), {})),
         (
             ["executions", "a", "--limit", "2"],
@@ -225,6 +270,10 @@ def test_add_refuses_a_wrong_command_line_and_sends_nothing(
             ("PATCH", ("jobs", "a"), {"target": {"cwd": "/srv"}}),
         ),
         (["delete", "a"], ("DELETE", ("jobs", "a"), None)),
+        (
+            ["replace", "a", "--worker", "--if-version", "3"],
+            ("PUT", ("jobs", "a"), ({"target": {"type": "worker"}}, 3)),
+        ),
     ],
 )
 def test_each_command_is_one_request(api: FakeApi, args: list[str], call: Call) -> None:
@@ -269,13 +318,70 @@ def test_the_api_is_where_the_option_or_the_variable_says(
 def test_list_is_a_table_and_tells_of_more(api: FakeApi) -> None:
     worker = {**JOB, "job_id": "b" * 128, "queue": "mine", "target": {"type": "worker"}}
     api.answer = {"jobs": [JOB, {**worker, "schedule_expr": None}], "next": "bbb"}
-    result = jobs("list")
+    result = jobs("list", "--limit", "2")
     head, first, second = (line.split() for line in result.stdout.splitlines())
     assert head == ["ID", "STATE", "SCHEDULE", "ZONE", "NEXT", "RUN", "TARGET"]
     when = ["Europe/Zurich", "2026-12-01T01:00:00.000Z"]
     assert first == ["nightly", "active", "0", "2", "*", "*", "*", *when, "http://127.0.0.1/x"]
     assert second == ["b" * 128, "active", "–", *when, "queue", "mine"]
-    assert result.stderr == "There are more: --after bbb\n"
+    assert result.stderr == "There are more: --after bbb, or --all\n"
+
+
+def test_list_asks_for_what_is_wanted(api: FakeApi) -> None:
+    api.answer = {"jobs": [], "next": None}
+    texts = {"prefix": "a", "group": "acme", "state": "paused", "queue": "mail", "after": "b"}
+    times = {"due_after": "2027-01-15T08:00:00Z", "due_before": "2027-01-16T08:00:00Z"}
+    options = {**texts, **times}.items()
+    words = [word for name, value in options for word in (f"--{name.replace('_', '-')}", value)]
+    assert jobs("list", *words, "--tag", "x", "--tag", "y", "--limit", "5").exit_code == 0
+    assert jobs("list").exit_code == 0
+    assert api.calls == [
+        ("GET", ("jobs",), {**texts, **times, "tag": ("x", "y"), "limit": 5}),
+        ("GET", ("jobs",), {"limit": 100}),
+    ]
+
+
+def test_list_goes_on_to_the_end_with_all(api: FakeApi, monkeypatch: pytest.MonkeyPatch) -> None:
+    pages = [([JOB] * 1_000, "a"), ([JOB] * 5, None)]
+    limits = []
+
+    def get(*_: str, **query: object) -> Any:
+        limits.append(query["limit"])
+        found, following = pages.pop(0)
+        return {"jobs": found, "next": following}
+
+    monkeypatch.setattr(api, "get", get, raising=False)
+    assert len(json.loads(jobs("list", "--all", "--json").stdout)["jobs"]) == 1_005
+    assert limits == [1_000, 1_000]
+    pages += [([JOB] * 1_000, "a"), ([JOB] * 500, "b")]
+    assert len(json.loads(jobs("list", "--limit", "1500", "--json").stdout)["jobs"]) == 1_500
+    assert limits[2:] == [1_000, 500]
+    assert jobs("list", "--all", "--limit", "5").exit_code == 2
+
+
+def test_list_goes_on_after_short_pages_until_it_has_what_was_asked_for(
+    api: FakeApi, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    pages = [([JOB], "a"), ([], "b"), ([JOB], "c")]
+    asked: list[dict[str, object]] = []
+
+    def get(*_: str, **query: object) -> Any:
+        asked.append({name: query[name] for name in ("limit", "after")})
+        found, following = pages.pop(0)
+        return {"jobs": found, "next": following}
+
+    monkeypatch.setattr(api, "get", get, raising=False)
+    result = jobs("list", "--limit", "2", "--json")
+    assert json.loads(result.stdout) == {"jobs": [JOB, JOB], "next": "c"}
+    assert asked == [
+        {"limit": 2, "after": None},
+        {"limit": 1, "after": "a"},
+        {"limit": 1, "after": "b"},
+    ]
+
+
+def test_tags_are_sent_as_a_list(api: FakeApi) -> None:
+    assert added(api, "--worker", "--tag", "eu", "--tag", "x")["tags"] == ["eu", "x"]
 
 
 def test_list_shows_the_command_of_a_shell_job(api: FakeApi) -> None:
@@ -283,12 +389,10 @@ def test_list_shows_the_command_of_a_shell_job(api: FakeApi) -> None:
     assert jobs("list").stdout.split()[-1] == "echo"
 
 
-def test_show_is_a_line_for_each_field(api: FakeApi) -> None:
-    shown = {
-        line.split()[0]: line.split(maxsplit=1)[1] for line in jobs("show", "a").output.splitlines()
-    }
-    assert list(shown) == list(JOB)
-    assert json.loads(shown["payload"]) == {"a": [1]}
+def test_list_keeps_the_query_of_a_url_to_itself(api: FakeApi) -> None:
+    hook = {"type": "http", "url": "http://127.0.0.1/x?token=hunter2"}
+    api.answer = {"jobs": [{**JOB, "target": hook}], "next": None}
+    assert jobs("list").stdout.split()[-1] == "http://127.0.0.1/x?…"
 
 
 def test_executions_show_the_first_lag_and_the_newest_result(api: FakeApi) -> None:

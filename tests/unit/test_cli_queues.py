@@ -61,7 +61,7 @@ class FakeApi:
 @pytest.fixture
 def api(monkeypatch: pytest.MonkeyPatch) -> FakeApi:
     api = FakeApi()
-    monkeypatch.setattr(options, "Api", lambda url: api)
+    monkeypatch.setattr(options, "Api", lambda *_: api)
     return api
 
 
@@ -82,6 +82,7 @@ def run(*args: str) -> str:
         ),
         (["queues", "pause", "mail"], ("POST", ("queues", "mail", "pause"))),
         (["queues", "resume", "mail"], ("POST", ("queues", "mail", "resume"))),
+        (["hosts", "show", "example.com"], ("GET", ("hosts", "example.com"))),
         (
             ["hosts", "set", "example.com", "--rate", "1"],
             ("PUT", ("hosts", "example.com"), {"rate": 1.0}),

@@ -106,7 +106,7 @@ def test_explain_asks_the_api_and_prints_the_sentence(monkeypatch: pytest.Monkey
     asked = []
 
     class FakeApi:
-        def __init__(self, url: str) -> None: ...
+        def __init__(self, *_: str | None) -> None: ...
 
         def get(self, *path: str, **query: object) -> Any:
             asked.append((path, query))

@@ -107,7 +107,7 @@ def test_the_default_retry_policy_costs_nothing() -> None:
 
 DEFINED = ["queue", "overlap", "target", "payload", "retry", "definition", "rules", "runs_left"]
 DEFINED += ["expires_after_ms", "pause_after_failures", "delete_after_completion", "concurrency"]
-DEFINED += ["group", "upstreams", "join", "match", "gate_ms"]
+DEFINED += ["group", "upstreams", "join", "match", "gate_ms", "tags"]
 """The names that lua/lib/job.lua gives to the values of `dump_defined`."""
 ALL_RULES = Rules(
     3,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from pathlib import Path
 
 import pytest
 
@@ -56,3 +57,34 @@ def test_a_lease_shorter_than_a_few_ticks_is_refused() -> None:
 
 def test_every_setting_says_what_it_is_for() -> None:
     assert [name for name, field in Config.model_fields.items() if not field.description] == []
+
+
+@pytest.mark.parametrize("name", ["allow_networks", "allow_hosts"])
+def test_what_may_be_called_is_read_at_the_start(name: str) -> None:
+    with pytest.raises(
+        Unusable, match=f"WATERCLOCK_{name.upper()}: .*each item must be"
+    ) as refusal:
+        Config.from_env(**{name: "hunter 2"})
+    assert "hunter" not in refusal.value.message
+    guard = Config.from_env(allow_networks="127.0.0.1/32", allow_hosts="db:6379").guard()
+    assert guard.why_not("a.example", 80, "127.0.0.1") is None
+    assert guard.why_not("db", 6379, "10.0.0.1") is None
+
+
+def test_a_key_is_in_no_repr_and_is_read_from_a_file_first(tmp_path: Path) -> None:
+    file = tmp_path / "key"
+    file.write_text("wck_file\n")
+    config = Config.from_env(api_key="wck_variable")
+    assert "wck_" not in repr(config)
+    assert config.read_api_key() == "wck_variable"
+    assert Config.from_env(api_key="wck_variable", api_key_file=file).read_api_key() == "wck_file"
+    assert Config.from_env().read_api_key() is None
+
+
+@pytest.mark.parametrize("data", [None, b"\xff"])
+def test_a_key_file_that_cannot_be_read_is_named(tmp_path: Path, data: bytes | None) -> None:
+    file = tmp_path / "key"
+    if data is not None:
+        file.write_bytes(data)
+    with pytest.raises(Unusable, match=str(file)):
+        Config.from_env(api_key_file=file).read_api_key()

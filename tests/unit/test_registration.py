@@ -18,7 +18,7 @@ from engine.model import (
 )
 from engine.names import Priority
 from engine.plan import Misfire
-from engine.registration import Registration, Timing, register
+from engine.registration import Registration, Timing, is_alike, register
 
 NOW = 1_800_000_000_000  # 2027-01-15T08:00:00Z
 MINUTE, HOUR = 60_000, 3_600_000
@@ -30,6 +30,41 @@ def asked(
     schedule_expr: str | None = None, *, timezone: str = "UTC", job_id: str | None = "a"
 ) -> Registration:
     return register(now=NOW, target=HTTP, job_id=job_id, timing=Timing(schedule_expr, timezone))
+
+
+@pytest.mark.parametrize(
+    "timing",
+    [
+        Timing(),
+        Timing("0 9 * * 1-5"),
+        Timing("every 1h", window_ms=HOUR),
+        Timing(("@daily", "every 1h")),
+        Timing("2030-01-31T09:00:00Z"),
+        Timing("*-*-* 09:00", dialect="systemd"),
+    ],
+)
+def test_jobs_that_differ_in_id_and_payload_alone_are_usually_alike(timing: Timing) -> None:
+    assert is_alike(register(now=NOW, target=HTTP, job_id="a", timing=timing))
+
+
+@pytest.mark.parametrize(
+    ("timing", "target"),
+    [
+        (Timing("H * * * *", dialect="jenkins"), HTTP),
+        (Timing("0~59 * * * *", dialect="vixie"), HTTP),
+        (Timing(("@daily", "H * * * *"), dialect="jenkins"), HTTP),
+        (Timing("@daily"), HttpTarget("https://a.test/{{job_id}}", template=True)),
+        (Timing("@daily"), HttpTarget("https://a.test/x", signing="job")),
+    ],
+)
+def test_jobs_of_which_more_is_looked_at_are_not_alike(timing: Timing, target: Target) -> None:
+    assert not is_alike(register(now=NOW, target=target, job_id="a", timing=timing))
+
+
+def test_jobs_on_one_cron_schedule_share_the_plan_itself() -> None:
+    one, two = asked("0 9 * * *", job_id="a"), asked("0 9 * * *", job_id="b")
+    assert one.plan is two.plan
+    assert asked("0 9 * * *", timezone="Asia/Tokyo").plan != one.plan
 
 
 def test_without_a_schedule_a_job_runs_at_once_and_is_completed() -> None:

@@ -1,0 +1,85 @@
+-- New jobs of one shard, as create_jobs gets them: shapes, which is what jobs have in common, and for each job the number of
+-- its shape and what is its own. A job then costs one HSET, whatever its shape says.
+--@include lib/due
+--@include lib/job
+
+local SHAPE_SIZE = 20
+local NEW_JOB_SIZE = 5
+
+-- The shape that stands in ARGV from `first` on. `words` is the HSET that makes a job of it, with gaps for what is the job's.
+local function read_shape(first)
+  local words = { 'HSET', '', 'state', '', 'next_run_at', '', 'payload', '', 'plan', ARGV[first] }
+  local defined = first + 1
+  for place, name in ipairs(DEFINED) do
+    local value = ARGV[defined + place - 1]
+    if name ~= 'payload' and (place <= REQUIRED or value ~= '') then
+      words[#words + 1] = name
+      words[#words + 1] = value
+    end
+  end
+  local pause_note = ARGV[first + SHAPE_SIZE - 1]
+  if pause_note ~= '' then
+    words[#words + 1] = 'pause_note'
+    words[#words + 1] = pause_note
+  end
+  return { words = words, defined = defined, pause_note = pause_note, plan_id = ARGV[first], queue = ARGV[defined], target = ARGV[defined + 2],
+    retry = ARGV[defined + 4], expires_after_ms = ARGV[defined + 8], group = ARGV[defined + 12], tags = ARGV[defined + 17] }
+end
+
+local function read_shapes(first, count)
+  local shapes = {}
+  for n = 1, count do
+    shapes[n] = read_shape(first + (n - 1) * SHAPE_SIZE)
+  end
+  return shapes
+end
+
+-- Which of the keys `prefix .. <job id>` exist, by the place of the job in ARGV. One call says that none does, as is usual.
+local function which_exist(prefix, first_job)
+  local keys, found = {}, {}
+  for n = first_job, #ARGV, NEW_JOB_SIZE do
+    keys[#keys + 1] = prefix .. ARGV[n]
+  end
+  if #keys > 0 and redis.call('EXISTS', unpack(keys)) > 0 then
+    for place, key in ipairs(keys) do
+      found[first_job + (place - 1) * NEW_JOB_SIZE] = redis.call('EXISTS', key) == 1
+    end
+  end
+  return found
+end
+
+local function write_new(key, shape, next_run_at, payload)
+  local words = shape.words
+  local state = shape.pause_note ~= '' and 'paused' or state_of(next_run_at, shape.defined)
+  words[2], words[4], words[6], words[8] = key, state, next_run_at, payload
+  redis.call(unpack(words))
+end
+
+-- What start_now wants to know of a new job.
+local function work_of(shape, payload)
+  return { shape.target, payload, shape.retry, shape.expires_after_ms }
+end
+
+local function note_created(events, id, shape)
+  events[#events + 1] = '["created","' .. id .. '"]'
+  if shape.pause_note ~= '' then
+    events[#events + 1] = '["paused","' .. id .. '",' .. shape.pause_note .. ']'
+  end
+end
+
+-- New members of the due index are gathered by bucket, one ZADD for each. A job that is paused keeps its time, and is not in it.
+local function note_due(due, next_run_at, id, shape)
+  if next_run_at ~= '' and shape.pause_note == '' then
+    local bucket = bucket_of(next_run_at)
+    local scored = due[bucket] or {}
+    scored[#scored + 1] = next_run_at
+    scored[#scored + 1] = shape.plan_id .. '|' .. id
+    due[bucket] = scored
+  end
+end
+
+local function add_all_due(buckets, due_prefix, due)
+  for bucket, scored_members in pairs(due) do
+    add_due(buckets, due_prefix, bucket, scored_members)
+  end
+end
