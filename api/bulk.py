@@ -126,9 +126,9 @@ class _Creating:
         except TRANSIENT as error:
             stored = [error] * len(jobs)
         return [
-            _done(line[0], job.id, 201)
-            if answer is True
-            else await self._not_new(line, job.id, answer)
+            await self._not_new(line, job.id, answer)
+            if isinstance(answer, Exception) or not answer
+            else _done(line[0], job.id, 201)
             for (line, _), job, answer in zip(asked, jobs, stored, strict=True)
         ]
 
@@ -147,9 +147,9 @@ class _Creating:
             return refusal(line[0], what.job_id, error)
         if is_new:
             return _done(line[0], made.job.id, 201)
-        return await self._not_new(line, made.job.id, False)
+        return await self._not_new(line, made.job.id, 0)
 
-    async def _not_new(self, line: Line, job_id: str, answer: bool | Exception) -> bytes:
+    async def _not_new(self, line: Line, job_id: str, answer: int | Exception) -> bytes:
         """Answer for a job that was not created: its id is taken, or something went wrong."""
         number, text = line
         if isinstance(answer, Exception):

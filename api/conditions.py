@@ -1,8 +1,10 @@
 """Conditions of a request (RFC 9110, 13): done only while that stands on which it was decided.
 
 An ETag begins with the version, which each write moves on. Where a thing changes by itself, too, as
-a job does when it fires, a digest of all that is shown follows: then `If-None-Match` misses none of
-it, and `If-Match` looks at the version alone, or nobody could write what fires each second.
+a job does when it fires, a mark of when it was made follows, and a digest of all that is shown:
+`If-None-Match` misses none of it. `If-Match` looks at version and mark alone, or nobody could write
+what fires each second; without the mark it takes a job that was deleted and made anew for the old
+one.
 """
 
 from __future__ import annotations
@@ -16,12 +18,14 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 _DIGEST = re.compile(r"\.[0-9a-f]{16}$")
+_MARK_BYTES, _DIGEST_BYTES = 4, 8
 _ANY = frozenset({"*"})
 
 
 @dataclass(frozen=True, slots=True)
 class Conditions:
-    """What must stand, or must not, for a write to be done: versions as text, or `*` for any."""
+    """What must stand, or must not, for a write to be done: versions as text, with the
+    mark where it was sent, or `*` for any."""
 
     match: frozenset[str] | None = None
     none_match: frozenset[str] | None = None
@@ -40,22 +44,23 @@ class Conditions:
         """Whether another version than the one that was found must not be written."""
         return self.match not in (None, _ANY)
 
-    def check(self, version: int | None) -> None:
-        """Refuse with 412 a write where this version stands, None for nothing, if it may not."""
+    def check(self, version: int | None, made_at: str = "") -> None:
+        """Refuse with 412 a write where this version stands, None for nothing, if it may not;
+        `made_at` is the time from which `tagged` made the mark."""
         found = "nothing here" if version is None else f"version {version}"
-        if self.match is not None and not _holds(self.match, version):
+        if self.match is not None and not _holds(self.match, version, made_at):
             raise HTTPException(412, f"there is {found} now, not the one of If-Match; read it")
-        if self.none_match is not None and _holds(self.none_match, version):
+        if self.none_match is not None and _holds(self.none_match, version, made_at):
             raise HTTPException(412, f"there is {found} already, which If-None-Match rules out")
 
 
 UNCONDITIONAL = Conditions()
 
 
-def tagged(answer: Response, version: int) -> Response:
-    """Return the answer with the ETag of a thing that changes by itself, too."""
-    digest = hashlib.blake2b(answer.body, digest_size=8).hexdigest()
-    answer.headers["ETag"] = f'"{version}.{digest}"'
+def tagged(answer: Response, version: int, made_at: str) -> Response:
+    """Return the answer with the ETag of a thing that changes by itself, too, and was made then."""
+    digest = _digest(answer.body, _DIGEST_BYTES)
+    answer.headers["ETag"] = f'"{version}.{_mark(made_at)}.{digest}"'
     return answer
 
 
@@ -81,5 +86,15 @@ def _versions(request: Request, header: str) -> frozenset[str] | None:
     return frozenset(_DIGEST.sub("", tag.removeprefix('"').removesuffix('"')) for tag in tags)
 
 
-def _holds(versions: frozenset[str], version: int | None) -> bool:
-    return version is not None and (versions == _ANY or str(version) in versions)
+def _holds(versions: frozenset[str], version: int | None, made_at: str) -> bool:
+    if version is None or versions == _ANY:
+        return version is not None
+    return not versions.isdisjoint((str(version), f"{version}.{_mark(made_at)}"))
+
+
+def _mark(made_at: str) -> str:
+    return _digest(made_at.encode(), _MARK_BYTES)
+
+
+def _digest(data: bytes | memoryview, size: int) -> str:
+    return hashlib.blake2b(data, digest_size=size).hexdigest()

@@ -101,16 +101,17 @@ def shown_limit(body: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def has_passed(body: Mapping[str, Any], now: int) -> bool:
-    """Return whether a job is for one time, and that is over."""
-    expr = body.get("schedule_expr")
+    """Return whether a job is for one time, and that is over. Of a body that is wrong it is not: it
+    may hold anything."""
+    expr, timezone, dialect = (body.get(n) for n in ("schedule_expr", "timezone", "dialect"))
+    texts = tuple(expr) if isinstance(expr, list) else (expr or "",)
+    if not all(isinstance(text, str) for text in (*texts, timezone or "", dialect or "")):
+        return False
     try:
         schedule = parse_schedule(
-            tuple(expr) if isinstance(expr, list) else expr,
-            body.get("timezone") or "UTC",
-            now=0,
-            dialect=body.get("dialect"),
+            texts if isinstance(expr, list) else expr, timezone or "UTC", now=0, dialect=dialect
         )
-    except (BadInput, TypeError, AttributeError):
+    except BadInput:
         return False
     return isinstance(schedule, Once) and schedule.at <= now
 

@@ -20,11 +20,11 @@ from api.depends import calendars_for, depends_for
 from api.door import kept_of
 from api.forms import full_job_out, job_body, registration_of
 from api.grants import charge, circles_kept_dark, grant
-from api.jobs import created, id_taken, job_id_of, job_response
+from api.jobs import created, id_taken, job_id_of, job_response, started
 from api.operations import contract
 from api.schemas import REFUSED_IN_A_JOB, CreateJob
 from api.schemas_depends import DEPENDENT_ONLY
-from api.wire import check, read_object
+from api.wire import check, read_object, rfc_3339
 from engine.access import ANYONE, Caller
 from engine.errors import BadInput, Conflict, Cycle, NotFound, WrongState
 from engine.registration import Registration
@@ -126,7 +126,10 @@ async def write_job(
     conditions rule out."""
     for _ in range(_TRIES):
         stored = await _look(backend, caller, job_id, may_create=may_create)
-        conditions.check(stored.job.version if stored else None)
+        if stored is None:
+            conditions.check(None)
+        else:
+            conditions.check(stored.job.version, rfc_3339(stored.job.created_at))
         kept = kept_of(stored.job.target if stored else None)
         body = check(body_for(stored), CreateJob, backend.context | kept)
         body = await grant(backend, caller, body, stored)
@@ -136,8 +139,9 @@ async def write_job(
         registration = registration_of(body, now, calendars, depends)
         await charge(backend, caller, registration, stored)
         if stored is None:
-            if await register_job(backend.store, registration, allow_missing=body.allow_missing):
-                return registration
+            allows = body.allow_missing
+            if made := await register_job(backend.store, registration, allow_missing=allows):
+                return started(registration, made)
             continue
         try:
             await edit_job(

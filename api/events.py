@@ -22,6 +22,7 @@ from api.events_read import KINDS, Read, joined
 from api.events_seen import Seen
 from api.events_shown import EventOut, Kind
 from api.operations import contract
+from api.problems import Invalid
 from api.rules import Group, JobId, Prefix
 from api.tailing import Listener, Tailing
 from api.taken import Taken
@@ -65,9 +66,9 @@ async def listen(request: Request) -> Response:
     behind the event that `Last-Event-ID` names. Refuses with Busy when too many listen here."""
     backend = backend_of(request)
     query = read_query(request, Listen)
-    asked = request.headers.get("last-event-id") or query.after
     store = backend.store
-    begin = _begin_of(asked, len(store.layout.shards))
+    last_id = request.headers.get("last-event-id")
+    begin = _begin_of(last_id, query.after, len(store.layout.shards))
     if backend.tailing.is_full:
         raise Busy("too many listen to this process; try another, or again later")
     seen = Seen(store, caller_of(request), query.job_id, query.prefix, query.group)
@@ -85,7 +86,8 @@ async def _while_let_in(request: Request, stream: AsyncGenerator[bytes]) -> Asyn
             yield part
 
 
-def _begin_of(text: str | None, shards: int) -> Position | None:
+def _begin_of(last_id: str | None, after: str | None, shards: int) -> Position | None:
+    text = last_id or after
     if not text:
         return None
     if text == "0":
@@ -93,7 +95,9 @@ def _begin_of(text: str | None, shards: int) -> Position | None:
     try:
         return load_position(text, shards)
     except BadInput as error:
-        raise BadInput(error.message, field="after") from None
+        if last_id:
+            raise BadInput(f"Last-Event-ID: {error.message}") from None
+        raise Invalid([{"parameter": "after", "detail": error.message}]) from None
 
 
 async def _stream(

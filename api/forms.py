@@ -9,6 +9,7 @@ from typing import Any
 
 from api.answers import CatchUpOut, JobOut, NoteOut, WarningOut
 from api.depends import depends_out
+from api.problems import Invalid
 from api.schemas import CreateJob, HttpTargetIn, ShellTargetIn
 from api.wire import dump_payload, parse_json, rfc_3339, verbatim
 from engine.backoff import Retry
@@ -27,7 +28,7 @@ from engine.model import (
     WorkerTarget,
 )
 from engine.names import Priority
-from engine.plan import Calendars, CatchUp, Misfire, Plan, recognise
+from engine.plan import Calendars, CatchUp, Misfire, Plan, clock_time, recognise
 from engine.plan.lint import Lint, lint
 from engine.registration import Registration, register, usual_queue
 from engine.store.jobs import StoredJob
@@ -42,10 +43,11 @@ def registration_of(
     body: CreateJob, now: int, calendars: Calendars, depends: Depends | None = None
 ) -> Registration:
     """Return the registration that a body asks for. Refuses with BadInput what no field alone could
-    tell."""
+    tell, and as `too_large` a payload that is."""
     payload = dump_payload(body.payload)
     if len(payload) > MAX_PAYLOAD_BYTES:
-        raise BadInput(f"a payload has {MAX_PAYLOAD_BYTES} bytes at the most", field="payload")
+        detail = f"a payload has {MAX_PAYLOAD_BYTES} bytes at the most"
+        raise Invalid([{"pointer": "/payload", "detail": detail}], code="too_large")
     return register(
         now=now,
         target=_target(body),
@@ -152,7 +154,7 @@ def job_out(stored: StoredJob) -> JobOut:
         "payload": verbatim(job.payload),
         "created_at": rfc_3339(job.created_at),
         # A paused job keeps the time at which it was paused; it will not fire then.
-        "next_run_at": _time(job.next_run_at) if is_active else None,
+        "next_run_at": _time(clock_time(job.next_run_at)) if is_active else None,
         "runs_left": job.runs_left if job.rules.max_runs is not None else None,
         "failures": job.failures,
         "queued": [rfc_3339(at) for at in job.queued],

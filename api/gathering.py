@@ -12,7 +12,7 @@ from collections.abc import Callable
 from engine.store import Store
 from engine.store.creating import MOST_AT_ONCE, NewJob, store_new
 
-_Waiting = tuple[NewJob, "asyncio.Future[bool]"]
+_Waiting = tuple[NewJob, "asyncio.Future[int]"]
 
 
 class Gathering:
@@ -23,9 +23,9 @@ class Gathering:
         self._waiting: list[_Waiting] = []
         self._task: asyncio.Task[None] | None = None
 
-    async def create(self, job: NewJob) -> bool:
-        """Store a job; return whether it is new. One whose id exists is left as it is."""
-        stored: asyncio.Future[bool] = asyncio.get_running_loop().create_future()
+    async def create(self, job: NewJob) -> int:
+        """Store a job; return what `store_new` does. One whose id exists is left as it is."""
+        stored: asyncio.Future[int] = asyncio.get_running_loop().create_future()
         self._waiting.append((job, stored))
         if self._task is None:
             self._task = asyncio.create_task(self._run(), name="api-gathering")
@@ -35,7 +35,7 @@ class Gathering:
         while self._waiting:
             together = self._waiting[:MOST_AT_ONCE]
             del self._waiting[:MOST_AT_ONCE]
-            answers: list[bool | Exception]
+            answers: list[int | Exception]
             try:
                 answers = await store_new(self._store(), [job for job, _ in together])
             except Exception as error:

@@ -20,7 +20,7 @@ from engine.errors import BadInput, NotFound
 from engine.execution import ExecutionState
 from engine.model import JobState
 from engine.names import execution_id
-from engine.plan import parse_instant
+from engine.plan import clock_time, parse_instant
 from engine.store.graph_runs import JobRun, RunState, read_run, rerun
 from engine.store.graphs import Graph, Node, read_around
 
@@ -134,7 +134,7 @@ def _node_out(job_id: str, node: Node | None) -> NodeOut:
     if node is None:
         return {"job_id": job_id, "state": MISSING}
     job, said = node.job, depends_out(node.job.depends)
-    next_run_at = job.next_run_at if job.state is JobState.ACTIVE else None
+    next_run_at = clock_time(job.next_run_at) if job.state is JobState.ACTIVE else None
     return {
         "job_id": job_id,
         "state": job.state,

@@ -49,7 +49,13 @@ class ReadyOut(TypedDict):
 @contract(gives=IndexOut)
 async def index(_: Request) -> Response:
     """Answer what this is, and where to go on."""
-    links = {"jobs": "/v1/jobs", "healthz": "/healthz", "readyz": "/readyz"}
+    links = {
+        "docs": "/docs",
+        "openapi": "/openapi.json",
+        "jobs": "/v1/jobs",
+        "healthz": "/healthz",
+        "readyz": "/readyz",
+    }
     return JsonResponse({"name": "waterclock", "version": __version__, "links": links})
 
 

@@ -20,7 +20,7 @@ from api.schemas import REFUSED_IN_A_JOB, CreateJob, Nothing, PauseJob, ResumeJo
 from api.schemas_depends import DeleteJob
 from api.schemas_search import ListJobs
 from api.shaping import shaper_of
-from api.wire import JsonResponse, read_body, read_object, read_query
+from api.wire import JsonResponse, read_body, read_object, read_query, rfc_3339
 from engine.errors import JobExists, NotFound
 from engine.names import JOB_ID, execution_id
 from engine.registration import Registration
@@ -51,18 +51,18 @@ async def create(request: Request) -> Response:
     registration = shaped.registration
     await charge(backend, caller, registration)
     if registration.job.depends is None:
-        is_new = await backend.gathering.create(NewJob.of(registration, shaped.shape))
+        made = await backend.gathering.create(NewJob.of(registration, shaped.shape))
     else:
         with circles_kept_dark(caller):
-            is_new = await register_job(
+            made = await register_job(
                 backend.store, registration, allow_missing=shaped.allows_missing
             )
-    if not is_new:
+    if not made:
         job_id = registration.job.id
         if is_again(request) and await _is_made(backend.store, registration):
             return await _job_response(request, job_id)
         raise id_taken(job_id)
-    return created(registration, now)
+    return created(started(registration, made), now)
 
 
 async def _is_made(store: Store, registration: Registration) -> bool:
@@ -72,6 +72,12 @@ async def _is_made(store: Store, registration: Registration) -> bool:
     changing = ("created_at", "anchor_at", "state", "next_run_at", "runs_left", "failures")
     seen = {name: getattr(stands, name) for name in (*changing, "queued", "pause_note")}
     return stands == replace(asked, **seen)
+
+
+def started(registration: Registration, made: int) -> Registration:
+    """Return the registration of a new job with the nominal time that its execution got; `made` is
+    the answer of `store_new`."""
+    return replace(registration, run_at=made) if made > 1 else registration
 
 
 def id_taken(job_id: str) -> JobExists:
@@ -126,8 +132,9 @@ async def delete(request: Request) -> Response:
     await check_alone(backend.store, caller_of(request), job_id, cascade=cascade)
     conditions, version = Conditions.of(request), None
     if conditions.names_version:
-        version = (await get_job(backend.store, job_id)).job.version
-        conditions.check(version)
+        job = (await get_job(backend.store, job_id)).job
+        version = job.version
+        conditions.check(version, rfc_3339(job.created_at))
     await remove_job(backend.store, job_id, now, dependents, version)
     return Response(status_code=204)
 
@@ -179,7 +186,7 @@ def job_id_of(request: Request) -> str:
 
 def job_response(shown: JobOut, status: int = 200, **headers: str) -> Response:
     """Return a job as an answer, its ETag beginning with its version."""
-    return tagged(JsonResponse(shown, status, headers), shown["version"])
+    return tagged(JsonResponse(shown, status, headers), shown["version"], shown["created_at"])
 
 
 async def _job_response(request: Request, job_id: str | None = None) -> Response:

@@ -6,6 +6,7 @@ import re
 from dataclasses import replace
 from typing import Annotated, Any, Literal, NotRequired
 
+import orjson
 from pydantic import BeforeValidator, Field, WithJsonSchema
 from pydantic_core import PydanticCustomError
 from starlette.requests import Request
@@ -57,7 +58,10 @@ def _read_place(text: object) -> object:
             return (int(found[1]), found[2])
     except BadInput:
         pass
-    raise PydanticCustomError(BadInput.code, "send the `next` of the answer before as it came")
+    raise PydanticCustomError(
+        BadInput.code,
+        "send the `next` of the answer before, or the `after` of its header Link, as it came",
+    )
 
 
 After = Annotated[
@@ -287,10 +291,26 @@ def _shown(letter: DeadLetter) -> LetterOut:
     )
     return {
         **line,
-        "target": verbatim(letter.target),
+        "target": _target_out(letter.target),
         "payload": verbatim(letter.payload),
         "attempts": [attempt_out(record) for record in letter.attempts],
     }
+
+
+def _target_out(data: bytes) -> dict[str, Any]:
+    """Return a target without the values of its URL's query: letters are passed around, and one of
+    these may be a secret. The job itself shows them."""
+    target: dict[str, Any] = orjson.loads(data)
+    target.pop("signed_by", None)  # worked out when the job was stored; nobody sends it
+    url, mark, query = target.get("url", "").partition("?")
+    if mark:
+        target["url"] = url + mark + "&".join(map(_without_value, query.split("&")))
+    return target
+
+
+def _without_value(parameter: str) -> str:
+    name, sign, _ = parameter.partition("=")
+    return f"{name}=***" if sign else "***"
 
 
 def _line_out(

@@ -21,7 +21,7 @@ from starlette.responses import Response, StreamingResponse
 from starlette.types import Receive, Scope, Send
 
 from api.problems import STATUS, UNAVAILABLE, faults_of
-from api.wire import MAX_BODY_BYTES, read_chunks
+from api.wire import MAX_BODY_BYTES, read_chunks, refuse_compressed
 from engine.errors import WaterclockError
 from engine.store.connection import TRANSIENT
 
@@ -118,6 +118,7 @@ def answer_lines(request: Request, take: Take) -> Response:
     after batch. Refuses with 415 what is not NDJSON."""
     if not _NDJSON_TYPE.fullmatch(request.headers.get("content-type", "")):
         raise HTTPException(415, f"send one JSON value a line as Content-Type: {NDJSON}")
+    refuse_compressed(request)
 
     async def work(write: Write) -> None:
         answered, storing = 0, asyncio.create_task(_nothing())

@@ -49,13 +49,17 @@ REQUEST_HEADERS: dict[str, tuple[str, dict[str, Any]]] = {
         {"type": "string", "pattern": IDEMPOTENCY_KEY.pattern, "examples": ["report-2030-01-31"]},
     ),
     "If-Match": (
-        "The version, in quotes, or the ETag that was read: 412 if another version stands.",
-        {"type": "string", "pattern": '^([*]|"[0-9]+([.][0-9a-f]{16})?")$', "examples": ['"1"']},
+        "The ETag that was read, or its version in quotes: 412 if another one stands.",
+        {
+            "type": "string",
+            "pattern": '^([*]|"[0-9]+([.][0-9a-f]{8}[.][0-9a-f]{16})?")$',
+            "examples": ['"1"'],
+        },
     ),
 }
 """What each header says that a request may have, and its schema."""
 ANSWER_HEADERS: dict[str, str] = {
-    "ETag": "In quotes the version, and of a job a digest of all that is shown.",
+    "ETag": "In quotes the version; of a job also when it was made and what is shown, as digests.",
     "Link": "Where the next page is, with rel=next (RFC 8288).",
     "Location": "Where what was made is found.",
     "Idempotency-Replayed": "`true` on an answer that was given before.",

@@ -108,7 +108,7 @@ def _check_prefix(prefix: str) -> str:
 
 
 def whole_number(text: object) -> int:
-    if not isinstance(text, str) or not re.fullmatch(r"[0-9]{1,9}", text):
+    if not isinstance(text, str) or not re.fullmatch(r"-?[0-9]{1,18}", text):
         raise _refuse("this must be a whole number")
     return int(text)
 

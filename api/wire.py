@@ -41,6 +41,7 @@ _WORDS = {
 }
 """What pydantic says for a programmer, in words for a caller."""
 
+_NO_PARAMETER = "there is no such query parameter"
 _NO_QUERY: Fault = {"parameter": "", "detail": "there is no query here"}
 
 Model = TypeVar("Model", bound=BaseModel)
@@ -131,14 +132,16 @@ def _given_once(request: Request, lists: set[str]) -> dict[str, Any]:
 def refuse_query(request: Request) -> None:
     """Refuse with Invalid any query parameter: there is none here."""
     if request.scope["query_string"]:
-        detail = "there is no such query parameter"
         names = request.query_params.keys()
-        raise Invalid([{"parameter": name, "detail": detail} for name in names] or [_NO_QUERY])
+        raise Invalid(
+            [{"parameter": name, "detail": _NO_PARAMETER} for name in names] or [_NO_QUERY]
+        )
 
 
 async def read_bytes(request: Request, most: int = MAX_BODY_BYTES) -> bytes:
-    """Return the body as it is. Refuses with 413 one over `most` bytes, 1 MiB unless said, and with
-    408 one that does not go on."""
+    """Return the body as it is. Refuses with 413 one over `most` bytes, 1 MiB unless said, with 415
+    one that is compressed, and with 408 one that does not go on."""
+    refuse_compressed(request)
     announced = request.headers.get("content-length", "0")
     # The connection stays open, and the server drops what still comes: closing it under a sender
     # resets it, and the answer is lost.
@@ -151,6 +154,12 @@ async def read_bytes(request: Request, most: int = MAX_BODY_BYTES) -> bytes:
         if len(body) > most:
             raise too_large
     return bytes(body)
+
+
+def refuse_compressed(request: Request) -> None:
+    """Refuse with 415 a body that would have to be unpacked first: a few bytes may become many."""
+    if request.headers.get("content-encoding", "identity").lower() != "identity":
+        raise HTTPException(415, "send the body as it is, without Content-Encoding")
 
 
 async def read_chunks(request: Request) -> AsyncIterator[bytes]:
@@ -225,7 +234,8 @@ def _fault(detail: ErrorDetails, *, in_query: bool) -> Fault:
     text = _WORDS.get(detail["type"], detail["msg"])
     place = detail["loc"]
     if in_query:
-        return {"parameter": str(place[0]), "detail": text}
+        is_unknown = detail["type"] == "extra_forbidden"
+        return {"parameter": str(place[0]), "detail": _NO_PARAMETER if is_unknown else text}
     # A refusal of the engine knows its field better than the model that asked it.
     if field := detail.get("ctx", {}).get("field"):
         in_list = place[:1] if place and isinstance(place[0], int) else ()

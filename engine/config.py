@@ -169,7 +169,12 @@ class Config(BaseSettings):
             return cls(**given)  # type: ignore[arg-type]
         except ValidationError as error:
             wrong = "; ".join(
-                ".".join(f"WATERCLOCK_{part}".upper() for part in e["loc"]) + ": " + e["msg"]
+                ": ".join(
+                    [
+                        *(f"WATERCLOCK_{part}".upper() for part in e["loc"]),
+                        e["msg"].removeprefix("Value error, "),
+                    ]
+                )
                 for e in error.errors(include_input=False)
             )
             raise Unusable(f"settings: {wrong}") from None

@@ -183,6 +183,8 @@ def _not_scheduled(subject: Subject, at: int) -> Explanation:
     def say(reason: str, text: str) -> Explanation:
         return Explanation(at, False, "not_scheduled", reason, text, before, after)
 
+    if plan.kind == "reboot":
+        return say("no_clock_time", "The job fires at starts of the deployment, and only then.")
     if plan.kind in ("once", "immediate"):
         ran_at = job.created_at if plan.kind == "immediate" else job.anchor_at
         return say("other_time", f"The job has one time only, {_text(ran_at)}.")

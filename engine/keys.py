@@ -28,12 +28,21 @@ absent."""
 SCHEDULERS = "wc:schedulers"
 """zset: scheduler name → the server time at which it counts as gone. How shards are shared out."""
 
+STARTS = "wc:{wc:schedulers}:starts"
+"""zset: the newest starts of the deployment, each scored by itself. Its tag puts it into the slot
+of `SCHEDULERS`: who finds nobody alive there notes a start in the same step
+(lua/announce_scheduler.lua)."""
+
 PROCESSES = "wc:processes"
 """hash: scheduler or worker → JSON of what it last said of itself (store/processes.py). It only
 informs: nothing is decided by it."""
 
 CALENDARS = "wc:calendars"
 """hash: calendar name → `<version> <JSON>`; field `@stamp` counts all changes."""
+
+ZONES = "wc:zones"
+"""hash: edition of the time zone database → its rules, packed (codec/zones.py); those by which next
+times were worked out that are not looked through yet, and the newest."""
 
 QUEUES = "wc:queues"
 """hash: queue → JSON of its settings (store/limits.py)."""
@@ -137,10 +146,22 @@ class Shard:
         return self._key("fence")
 
     @cached_property
+    def zones(self) -> str:
+        """set: the editions of the time zone database by which next times of the shard may have
+        been worked out."""
+        return self._key("zones")
+
+    @cached_property
     def frozen(self) -> str:
         """hash: `phase`, and `group:<stream>` → where that stream's group stood; absent unless the
         deployment is moving or has moved. Scripts find it by the tag (lua/lib/frozen.lua)."""
         return self._key("frozen")
+
+    @cached_property
+    def ran_at(self) -> str:
+        """string with a TTL: the newest nominal time among executions of deleted jobs; what new
+        jobs start by themselves, or by hand, is later."""
+        return self._key("ran_at")
 
     @cached_property
     def dead(self) -> str:

@@ -7,7 +7,8 @@ Job states, and who moves a job out of each:
 
 An `active` job is in the due index under `next_run_at`. A `paused` one is not, and keeps the
 `next_run_at` at which it was paused, so that resuming knows what was missed. A `completed` one will
-not fire by itself again. Running by hand and deleting are allowed in every state.
+not fire by itself again. A job that fires at starts of the deployment has a `next_run_at` past all
+times of the clock (plan/starts.py). Running by hand and deleting are allowed in every state.
 """
 
 from __future__ import annotations

@@ -36,9 +36,11 @@ from engine.plan import (
     Misfire,
     Once,
     Plan,
+    Reboot,
     Roll,
     Schedule,
     parse_schedule,
+    wait_from,
 )
 from engine.templating import check_template
 
@@ -104,7 +106,7 @@ def plan_times(
     schedule = parse_schedule(
         timing.schedule_expr, timing.timezone, now=now, dialect=timing.dialect, job_id=job_id
     )
-    if isinstance(schedule, Once | Immediate):
+    if isinstance(schedule, Once | Immediate | Reboot):
         for name in ("start_at", "end_at", "window_ms", "calendars"):
             if getattr(timing, name):
                 raise BadInput(f"{name} needs a schedule that repeats", field=name)
@@ -119,10 +121,13 @@ def plan_times(
     match schedule:
         case Immediate():
             return Planned(plan, now, None, run_at=now)
+        case Reboot():
+            return Planned(plan, now, wait_from(now))
         case Once(at):
             anchor_at, first_at = at, at
         case Every(interval_ms, phase):
-            anchor_at = timing.start_at or phase or now + interval_ms
+            said = [at for at in (timing.start_at, phase) if at is not None]
+            anchor_at = said[0] if said else now + interval_ms
             # A phase or a start that lies ahead is also the first time.
             first_at = plan.first_after(max(now, anchor_at - 1), anchor_at)
         case Cron() | Joined():
@@ -141,7 +146,7 @@ def _plan_of(schedule: Schedule, timing: Timing, now: int) -> Plan:
     plan = Plan.of(
         schedule,
         timing.misfire,
-        phase=timing.start_at or now,
+        phase=now if timing.start_at is None else timing.start_at,
         dst_gap=timing.dst_gap,
         dst_overlap=timing.dst_overlap,
     )
@@ -212,6 +217,8 @@ def register(
         _check_request(target, payload, group)
     planned = plan_times(timing, job_id, now, calendars)
     _check_depends(depends, job_id, timing, overlap)
+    if depends and planned.plan.kind == "reboot":
+        raise BadInput("other jobs have no executions of a start to wait for", field="depends_on")
     if depends is not None and rules.delete_after_completion:
         raise BadInput(
             "a job that depends on others is never done with; delete it by hand",

@@ -18,6 +18,7 @@ from engine.gatekeeper import Gatekeeper
 from engine.loop import keep_stepping
 from engine.reclaimer import Reclaimer
 from engine.relay import Relay
+from engine.replanner import Replanner
 from engine.scheduler import Scheduler
 from engine.shards import ShardKeeper
 from engine.store import Store
@@ -106,6 +107,7 @@ def _scheduler_loops(store: Store, clock: SampledClock) -> list[Service]:
         Backfiller(store, clock, keeper),
         Gatekeeper(store, clock, keeper),
         Relay(store, clock, keeper),
+        Replanner(store, clock, keeper),
         Sweeper(store, clock, keeper),
     ]
 

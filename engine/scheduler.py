@@ -4,19 +4,24 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 
 from engine.clock import Clock
 from engine.errors import Fenced
 from engine.loop import keep_stepping
-from engine.plan import Plan, Proposer
+from engine.plan import Plan, Proposer, propose_start
 from engine.shards import Lease, ShardKeeper
-from engine.store import Store, due
+from engine.store import Store, due, zones
 from engine.store.due import Fired, Group, Member, Peek, Slice
 from engine.store.snapshot import read_calendars
 
 ROUNDS = 20
 """Commits of one shard before the others get their turn."""
+
+SETTLED_MS = 60_000
+"""For so long after a start of the deployment a job may turn up that was registered before it."""
+STARTS_MS = 1_000
+"""How often such jobs are looked for."""
 
 log = logging.getLogger("waterclock.scheduler")
 
@@ -27,7 +32,8 @@ class Scheduler:
     1. Peeks all its shards in one round trip.
     2. Proposes in Python, and commits in one script a bucket, for several shards at a time, so
        that Python and Redis work at the same time.
-    3. Sleeps until the earliest due time it knows, at most one tick.
+    3. After a start of the deployment fires what waits for that, a batch a shard and step.
+    4. Sleeps until the earliest due time it knows, at most one tick.
     """
 
     name = "scheduler"
@@ -37,6 +43,10 @@ class Scheduler:
         self._clock = clock
         self._keeper = keeper
         self._proposer = Proposer()
+        self._carried_out: dict[int, int] = {}
+        """By shard the newest start of the deployment for which nothing waits any more."""
+        self._starts_at = 0
+        """When to look next for what does (monotonic)."""
         self._told: set[bytes] = set()
         """Unknown plans that the log has named."""
         self.totals = Fired()
@@ -56,6 +66,7 @@ class Scheduler:
         )
         outcomes = await asyncio.gather(
             *(self._fire_shard(*pair) for pair in zip(leases, peeks, strict=True)),
+            self._fire_starts(leases),
             return_exceptions=True,
         )
         pauses: list[float] = [self._store.config.tick_ms]
@@ -76,21 +87,49 @@ class Scheduler:
                     return tick_ms
                 return min(tick_ms, peek.earliest_at - self._clock.now_ms())
             for found in peek.slices:
-                if not self._keeper.is_trusted(lease):
+                if await self._fire_slice(lease, found) is None:
                     return 0
-                try:
-                    fired = await self._commit(lease, found)
-                except Fenced:
-                    log.warning("shard %d has a newer holder", lease.shard.index)
-                    self._keeper.drop(lease)
-                    return 0
-                # Not `+= await`: that reads the total before other shards have added theirs.
-                self.totals += fired
             [following] = await due.peek_due(self._store, [lease.shard], self._clock.now_ms())
             if following == peek:
                 return tick_ms  # nothing of it could be committed: not again at once
             peek = following
         return 0
+
+    async def _fire_starts(self, leases: Sequence[Lease]) -> float:
+        """Fire a batch of what waits for the newest start of the deployment, in each shard that has
+        not carried it out; return the ms to sleep."""
+        tick_ms, start_at = self._store.config.tick_ms, max(self._store.starts, default=0)
+        owing = [one for one in leases if self._carried_out.get(one.shard.index, 0) < start_at]
+        if not owing or self._clock.monotonic_ms() < self._starts_at:
+            return tick_ms
+        is_settled = self._clock.now_ms() - start_at > SETTLED_MS
+        found = await due.peek_starts(self._store, [lease.shard for lease in owing], start_at)
+        firing = []
+        for lease, part in zip(owing, found, strict=True):
+            if isinstance(part, Exception):
+                raise part
+            if part is not None:
+                firing.append((lease, part))
+            elif is_settled:
+                self._carried_out[lease.shard.index] = start_at
+        if not firing:
+            self._starts_at = self._clock.monotonic_ms() + STARTS_MS
+        fired = await asyncio.gather(*(self._fire_slice(*pair) for pair in firing))
+        return 0 if any(part and part != Fired() for part in fired) else tick_ms
+
+    async def _fire_slice(self, lease: Lease, found: Slice) -> Fired | None:
+        """Commit one slice; return what became of it, None if the lease is gone."""
+        if not self._keeper.is_trusted(lease):
+            return None
+        try:
+            fired = await self._commit(lease, found)
+        except Fenced:
+            log.warning("shard %d has a newer holder", lease.shard.index)
+            self._keeper.drop(lease)
+            return None
+        # Not `+= await`: that reads the total before other shards have added theirs.
+        self.totals += fired
+        return fired
 
     async def _commit(self, lease: Lease, found: Slice) -> Fired:
         jobs = [member for member in found.members if b"@" not in member[0]]
@@ -124,12 +163,19 @@ class Scheduler:
                         len(names),
                     )
                 continue
+            if plan.kind == "reboot":
+                if start := propose_start(due_at, self._store.starts):
+                    groups.append(Group(due_at, 0, start, names))
+                continue
             for offset_ms, part in _by_offset(plan, names).items():
                 # The server's clock may have been sampled anew, a little behind, since the peek.
                 nominal_now = max(now, due_at) - offset_ms
-                proposal = self._proposer.propose(
-                    plan, due_at - offset_ms, nominal_now, self._store.calendars
-                )
+                nominal_at = due_at - offset_ms
+                proposal = zones.put_off(self._store, lease.shard, plan, nominal_at, nominal_now)
+                if proposal is None:
+                    proposal = self._proposer.propose(
+                        plan, nominal_at, nominal_now, self._store.calendars
+                    )
                 groups.append(Group(due_at, offset_ms, proposal, part))
         return groups
 

@@ -51,6 +51,7 @@ GUARDS: dict[str, str | None] = {
     "report_execution": "lib/draining",
     "find_jobs": None,
     "release_lease": None,
+    "announce_scheduler": None,
     "freeze_shard": None,
     "thaw_shard": None,
 }

@@ -55,7 +55,8 @@ def choose(holder: str, live: Sequence[str], holders: Sequence[str | None]) -> l
 class ShardKeeper:
     """Keeps this scheduler's leases.
 
-    1. Says that it is alive, once a look.
+    1. Says that it is alive, once a look. If nobody else is when it begins, that starts the
+       deployment.
     2. Extends the leases it holds, gives back those above its share, takes free ones below it.
     3. Looks again early when somebody's lease is about to run out.
     4. On stop gives all of them back, so that others take over at once.
@@ -68,6 +69,8 @@ class ShardKeeper:
         self._clock = clock
         self.holder = holder
         self._leases: dict[int, Lease] = {}
+        self._begins = True
+        """Until its first word has arrived."""
 
     def trusted(self) -> list[Lease]:
         """Return the leases that can be acted on now."""
@@ -91,7 +94,10 @@ class ShardKeeper:
     async def step(self) -> float:
         """Look once at who holds what, and act; return the ms until the next look."""
         self._clock.sample(await time_ms(self._store.client))
-        live = await leases.announce_scheduler(self._store, self.holder, self._clock.now_ms())
+        live = await leases.announce_scheduler(
+            self._store, self.holder, self._clock.now_ms(), begins=self._begins
+        )
+        self._begins = False
         held = await leases.read_holders(self._store)
         chosen = choose(self.holder, live, [name for name, _ in held])
         await self._give_back(index for index in self._leases if index not in chosen)

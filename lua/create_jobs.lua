@@ -1,13 +1,15 @@
 -- Register jobs of one shard: each into its hash, the lists of ids and the due index, or straight into its queue.
--- Safe because: an id that exists is left as it is, and a plan id never comes to mean another plan.
--- KEYS: jobs plans buckets gates ledger
+-- Safe because: an id that exists is left as it is, and a plan id never comes to mean another plan; where a job of the shard
+-- was deleted with executions that went on, what new ones start by themselves or by hand has a later nominal time than those.
+-- KEYS: jobs plans buckets gates ledger ran_at
 -- ARGV: job_prefix due_prefix ready_prefix dependents_prefix max_ready ledger_limit plan_count shape_count rows...
 --       `plan_count` pairs plan_id canonical; then `shape_count` shapes, which is what jobs have in common, of 20 values each:
 --       plan_id, the 18 of lib/job with '' for the payload, and the note of a pause for jobs that begin paused, or ''; then
 --       jobs of 5 values each: id shape next_run_at run_at payload.
 --       `shape` is the number of one, from 1. next_run_at '' means that the job has no time to come; run_at is the nominal
 --       time of an execution to start now, or ''
--- Reply: {1 or 0, …} for each job: registered, or its id exists
+-- Reply: {1 or 0 or run_at, …} for each job: registered, or its id exists, or registered with this nominal time in place of
+--        the one that was asked for
 -- Error: CONFLICT
 --@include lib/start
 --@include lib/shape
@@ -18,6 +20,7 @@ local plans = KEYS[2]
 local buckets = KEYS[3]
 local gates = KEYS[4]
 local ledger = KEYS[5]
+local ran_at = KEYS[6]
 local job_prefix = ARGV[1]
 local due_prefix = ARGV[2]
 local ready_prefix = ARGV[3]
@@ -31,7 +34,7 @@ local first_shape = first_plan + 2 * plan_count
 local first_job = first_shape + SHAPE_SIZE * shape_count
 
 redis.call('EXISTS', jobs, plans, buckets, ledger, due_prefix .. '@')
-local at = { ready_prefix = ready_prefix, max_ready = max_ready, gates = read_gates(gates), room = {} }
+local at, last = { ready_prefix = ready_prefix, max_ready = max_ready, gates = read_gates(gates), room = {} }, redis.call('GET', ran_at)
 for n = first_plan, first_shape - 1, 2 do
   local known = redis.call('HGET', plans, ARGV[n])
   if known and known ~= ARGV[n + 1] then
@@ -67,11 +70,10 @@ local events, ids, due = {}, {}, {}
 for n = first_job, #ARGV, NEW_JOB_SIZE do
   local id, number, next_run_at, run_at, payload = unpack(ARGV, n, n + NEW_JOB_SIZE - 1)
   local key, shape = job_prefix .. id, shapes[tonumber(number)]
-  if reply[(n - first_job) / NEW_JOB_SIZE + 1] == 1 then
-    write_new(key, shape, next_run_at, payload)
-    if dependents[n] then
-      redis.call('HSET', key, 'dependents', 1, 'rules', 1)
-    end
+  local place = (n - first_job) / NEW_JOB_SIZE + 1
+  if reply[place] == 1 then
+    write_new(key, shape, next_run_at, payload, dependents[n])
+    run_at, reply[place] = start_after(key, run_at, last)
     ids[#ids + 1], ids[#ids + 2] = 0, id
     add_to_index(jobs, id, shape.group, shape.tags, #payload)
     note_created(events, id, shape)

@@ -1,6 +1,7 @@
 -- Delete a job with its history, its times and the attempts that nobody has started. A delivery that a consumer holds goes on.
--- Safe because: completing a delivery whose job is gone, or is another one of the same id, touches nothing but its entry.
--- KEYS: job jobs runs buckets backfills dependents inputs gates ledger
+-- Safe because: completing a delivery whose job is gone, or is another one of the same id, touches nothing but its entry. The
+-- newest nominal time of what was live, or was run by hand, is noted for a minute: that of no job made anew is the same.
+-- KEYS: job jobs runs buckets backfills dependents inputs gates ledger ran_at
 -- ARGV: id version due_prefix ready_prefix ledger_limit
 --       version is the one that must stand, or '' if any may
 -- Reply: OK
@@ -19,13 +20,17 @@ local dependents = KEYS[6]
 local inputs = KEYS[7]
 local gates = KEYS[8]
 local ledger = KEYS[9]
+local ran_at = KEYS[10]
 local id = ARGV[1]
 local version = ARGV[2]
 local due_prefix = ARGV[3]
 local ready_prefix = ARGV[4]
 local ledger_limit = tonumber(ARGV[5])
 
-local known = redis.call('HMGET', job, 'state', 'next_run_at', 'plan', 'queue', 'version')
+-- More than the clocks of two callers are ever apart, and little enough for a clock that was far ahead to be forgotten.
+local NOTED_MS = 60000
+
+local known = redis.call('HMGET', job, 'state', 'next_run_at', 'plan', 'queue', 'version', 'ran_at')
 local state, next_run_at, plan, queue, known_version = unpack(known, 1, 5)
 if not state then
   return redis.error_reply('NOT_FOUND there is no job ' .. id)
@@ -40,13 +45,14 @@ end
 local ready = ready_prefix .. queue
 local is_read = has_group(ready)
 local limits = read_gates(gates)
-local waiting, offered = {}, {}
+local waiting, offered, last = {}, {}, tonumber(known[6] or 0)
 if state == 'active' and next_run_at ~= '' then
   waiting[1] = { next_run_at, plan .. '|' .. id }
 end
 for _, execution in ipairs(read_live(job)) do
   local nominal_at, where, _, at, _, lanes = unpack(execution, 1, 6)
   let_out(limits, lanes)
+  last = math.max(last, tonumber(nominal_at))
   if where ~= 'ready' then
     waiting[#waiting + 1] = { at, id .. '@' .. nominal_at }
   elseif not is_read or #redis.call('XPENDING', ready, 'workers', at, at, 1) == 0 then
@@ -58,6 +64,7 @@ for _, due in ipairs(waiting) do
 end
 redis.call('EXISTS', jobs, runs, inputs, backfills, ledger)
 touch_forgotten(jobs, job)
+last = last > tonumber(redis.call('GET', ran_at) or 0) and last
 
 for _, due in ipairs(waiting) do
   forget_due(buckets, due_prefix, due[1], queue, due[2])
@@ -68,6 +75,9 @@ end
 local events = {}
 forget_job(jobs, job, runs, id, events)
 redis.call('DEL', inputs)
+if last then
+  redis.call('SET', ran_at, string.format('%.0f', last), 'PX', NOTED_MS)
+end
 redis.call('SREM', backfills, id)
 save_gates(gates, limits)
 add_events(ledger, ledger_limit, events)

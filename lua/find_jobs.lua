@@ -8,6 +8,7 @@
 -- Reply: {how many were looked at, the last of them or '', id…}
 -- Error: none
 -- Flags: no-writes
+--@include lib/starts
 local list = KEYS[1]
 local job_prefix = ARGV[1]
 local start = ARGV[2]
@@ -26,7 +27,7 @@ end
 
 local function is_due(known_state, next_run_at)
   local at = known_state == 'active' and tonumber(next_run_at)
-  return at and at >= (due_from or at) and at <= (due_until or at)
+  return at and at < PAST_ALL_TIMES and at >= (due_from or at) and at <= (due_until or at)
 end
 
 local function has_all_tags(known_tags)

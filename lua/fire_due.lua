@@ -12,6 +12,7 @@
 -- Error: FENCED
 --@include lib/fence
 --@include lib/verdict
+--@include lib/starts
 local fence = KEYS[1]
 local buckets = KEYS[2]
 local bucket = KEYS[3]
@@ -45,9 +46,9 @@ local at = { job_prefix = job_prefix, due_prefix = due_prefix, ready_prefix = re
 local rows, filled = {}, 0
 local count = { fired = 0, queued = 0, replaced = 0, gated = 0, advanced = 0, overlap = 0, held = 0, stale = 0 }
 while group <= #ARGV do
-  local due_at, nominal_at, next_at, next_bucket, skipped, size = unpack(ARGV, group, group + 5)
-  local proposal = { due_at = due_at, nominal_at = nominal_at, next_at = next_at, next_bucket = next_bucket, skipped = skipped,
-    live = 'x:' .. nominal_at }
+  local known_at, nominal_at, next_at, next_bucket, skipped, size = unpack(ARGV, group, group + 5)
+  local proposal = { known_at = known_at, due_at = clock_time_of(known_at, nominal_at), nominal_at = nominal_at, next_at = next_at,
+    next_bucket = next_bucket, skipped = skipped, live = 'x:' .. nominal_at }
   redis.call('EXISTS', due_prefix .. next_bucket)
   for n = group + 6, group + 5 + size do
     -- Six values a job in one table: a table for each would cost as much as reading it.
@@ -66,7 +67,7 @@ for n = 1, filled, 6 do
   if verdict == 'stale' then
     move(moves, member or nil, '')
   elseif verdict == 'held' then
-    move(moves, member, more.held_in, proposal.due_at)
+    move(moves, member, more.held_in, proposal.known_at)
   elseif verdict == 'fired' and more == PLAIN and proposal.skipped == '' then
     fire_plainly(at, id, job, proposal, events)
     move(moves, member, proposal.next_bucket, proposal.next_at)

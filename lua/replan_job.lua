@@ -1,4 +1,4 @@
--- Give a job another next time, because a calendar has moved it. Nothing else of the job changes.
+-- Give a job another next time, because a calendar or new rules of its zone have moved it. Nothing else of the job changes.
 -- Safe because: the time was worked out on the `next_run_at` that was read, and counts only while that still stands; the
 -- index changes in the same step.
 -- KEYS: job runs buckets ledger

@@ -12,6 +12,7 @@ from filling import begin, order
 from fleet import age
 from invariants import Keyspace, read_shard
 from linking import depends, make
+from rezoning import EARLIER, be_old
 from seeding import (
     MINUTE,
     NOW,
@@ -24,7 +25,7 @@ from seeding import (
 )
 
 from engine.execution import Delivery, Outcome
-from engine.keys import CALENDARS, GRAPH, HOSTS, PUSHBACK, QUEUES, SIGNING
+from engine.keys import CALENDARS, GRAPH, HOSTS, PUSHBACK, QUEUES, SIGNING, ZONES
 from engine.model import Overlap, Rules
 from engine.names import Priority
 from engine.plan import Calendar
@@ -46,7 +47,7 @@ from engine.store.outbox import deliver_upstreams, read_outboxes
 from engine.store.reports import signing_key
 from engine.store.transfer.reading import export_lines
 
-GLOBALS = (CALENDARS, QUEUES, HOSTS, PUSHBACK, GRAPH, SIGNING)
+GLOBALS = (CALENDARS, QUEUES, HOSTS, PUSHBACK, GRAPH, SIGNING, ZONES)
 OWN = {"lease", "fence", "frozen", "plans", "gates"}
 """Keys of a shard that are no content: the server's own, or rebuilt in another form."""
 
@@ -59,6 +60,7 @@ async def busy(store: Store) -> list[Delivery]:
     await write_host(store, "a.test", Limit(rate=5.0))
     await note_pushback(store, "b.test", Pushback(NOW, 1_000))
     await signing_key(store)
+    await be_old(store, EARLIER)
     await _times(store)
     await _graph(store)
     await begin(store, order(-20, -10))

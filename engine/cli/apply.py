@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from engine.cli.client import Api
-from engine.cli.options import over_api, yes_option
+from engine.cli.options import confirm_all, over_api, yes_option
 from engine.cli.plan import declared_files, planned, show_plan, step_out
 from engine.cli.progress import progress
 from engine.cli.show import print_json, print_table
@@ -43,8 +43,7 @@ def apply(
         show_plan(plan, as_json)
     if dry_run or (not plan.steps and not as_json):
         return
-    if not yes:
-        click.confirm("Apply this?", abort=True, err=True)
+    confirm_all("Apply this?", yes)
     with progress() as bar:
         task = bar.add_task("apply", total=len(plan.steps))
         applying = Applying(api, lambda count: bar.advance(task, count))

@@ -11,7 +11,7 @@ import click
 
 from engine.cli.client import Api, Refused
 from engine.cli.job_options import given
-from engine.cli.options import confirm_one, over_api, yes_option
+from engine.cli.options import confirm_all, confirm_one, over_api, yes_option
 from engine.cli.paging import Paging, paged, tell_of_more
 from engine.cli.progress import progress, told_at_the_end
 from engine.cli.show import dump_json, print_facts, print_json, print_table
@@ -153,8 +153,7 @@ def _carry_out(
         steps = _each(api, verb, done, execution_ids)
     else:
         which = "all dead letters" if is_all else "the dead letters that this filter takes"
-        if not yes:
-            click.confirm(f"{verb.capitalize()} {which}?", abort=True, err=True)
+        confirm_all(f"{verb.capitalize()} {which}?", yes)
         steps = _many(api, verb, {"all": True} if is_all else wanted)
     count, skipped = Counter[str](), Counter[str]()
 

@@ -10,7 +10,7 @@ import click
 
 from engine.cli.client import Api
 from engine.cli.job_options import given
-from engine.cli.options import over_api, yes_option
+from engine.cli.options import confirm_all, over_api, yes_option
 from engine.cli.progress import progress, told_at_the_end
 from engine.cli.show import print_facts, print_json, print_table
 from engine.cli.words import in_own_words
@@ -107,7 +107,7 @@ def delete(api: Api, as_json: bool, group: str, cascade: bool, detach: bool, yes
     dependents = "cascade" if cascade else "detach" if detach else None
     if not yes:
         count = api.get("groups", group)["jobs"]
-        click.confirm(f"Delete the {count} jobs of {group}?", abort=True, err=True)
+        confirm_all(f"Delete the {count} jobs of {group}?", yes=False)
 
     def step(after: str | None) -> dict[str, Any]:
         return dict(api.delete("groups", group, dependents=dependents, limit=STEP, after=after))

@@ -19,7 +19,7 @@ from engine.cli.carrying import with_deployment
 from engine.cli.client import Api
 from engine.cli.import_jobs import Row, register_all, rfc_3339, row_of
 from engine.cli.importing import text_of
-from engine.cli.options import over_api, yes_option
+from engine.cli.options import confirm_all, over_api, yes_option
 from engine.cli.progress import progress, told_at_the_end
 from engine.cli.show import print_json, print_table
 from engine.errors import BadInput
@@ -36,7 +36,7 @@ from engine.importers import (
     with_own_ids,
 )
 from engine.names import check_group, check_job_id
-from engine.plan import parse_schedule
+from engine.plan import clock_time, parse_schedule
 from engine.registration import Timing, plan_times
 
 WITH_COMMANDS = ("crontab", "kubernetes")
@@ -107,7 +107,7 @@ def import_(
     refused = [Row(refusal.place, "refused", reason=refusal.reason) for refusal in found.refusals]
     if not dry_run and not yes and rows:
         _print(rows + refused, found.notes, options.timezone)
-        click.confirm(f"Register {_jobs(len(rows))}?", abort=True, err=True)
+        confirm_all(f"Register {_jobs(len(rows))}?", yes=False)
     became: list[Row] = []
 
     def tell() -> None:
@@ -195,8 +195,9 @@ def _foreseen(draft: Draft, now: int) -> Row:
         schedule_expr=body["schedule_expr"], timezone=body["timezone"], dialect=body["dialect"]
     )
     planned = plan_times(timing, draft.job_id, now)
-    at = planned.next_run_at and rfc_3339(datetime.fromtimestamp(planned.next_run_at / 1000, UTC))
-    return row_of(draft, "new", next_run_at=at or None, body=body)
+    at = clock_time(planned.next_run_at)
+    shown = None if at is None else rfc_3339(datetime.fromtimestamp(at / 1000, UTC))
+    return row_of(draft, "new", next_run_at=shown, body=body)
 
 
 def _with_bar(count: int, rows: Iterator[Row]) -> Iterator[Row]:

@@ -130,7 +130,8 @@ def _register(api: Api, body: dict[str, Any], created: Line) -> Line:
         if refused.code == JobExists.code:
             return replace(created, status="exists", note="already there")
         return replace(created, status="refused", note=refused.message)
-    return replace(created, next_runs=(job["next_run_at"],))
+    next_run_at = job["next_run_at"]
+    return replace(created, next_runs=(next_run_at,) if next_run_at else ())
 
 
 def _upcoming(entry: CrontabEntry, job_id: str, now: int) -> tuple[str, ...]:

@@ -69,7 +69,23 @@ def confirm_one(question: str, yes: bool) -> None:
     """Ask before one thing goes, if there is a person at a terminal; it was named, so a program
     need not say more. Raises Abort if the answer is no."""
     if not yes and sys.stdin.isatty():
-        click.confirm(question, abort=True, err=True)
+        confirm_all(question, yes)
+
+
+def confirm_all(question: str, yes: bool) -> None:
+    """Ask before much is done, whoever is there: a program has to say `--yes`. Raises Abort if the
+    answer is no, and ClickException where nobody answers."""
+    if yes:
+        return
+    try:
+        is_agreed = click.confirm(question, err=True)
+    except click.Abort:
+        if sys.stdin.isatty():
+            raise
+        click.echo(err=True)
+        raise click.ClickException("nobody answers, so nothing was done; --yes does it") from None
+    if not is_agreed:
+        raise click.Abort
 
 
 def over_api(command: Callable[..., None]) -> Callable[..., None]:

@@ -4,6 +4,7 @@ job did not run. The first two need neither API nor server."""
 from __future__ import annotations
 
 import json
+import sys
 import time
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
@@ -111,15 +112,18 @@ def next_(
 def lint(expr: str, dialect: str | None, timezone: str, job_id: str, as_json: bool) -> None:
     """Say what EXPR means, and what is odd about it.
 
-    Also how other dialects write it.
+    Also how other dialects write it. Exit code 1: it cannot be read, or never fires.
     """
     said = plan_lint.lint(expr, timezone, dialect, now=int(time.time() * 1000), job_id=job_id)
     if as_json:
         warnings = [vars(warning) for warning in said.warnings]
         print_json({**vars(said), "warnings": warnings})
-        return
-    print_facts([("dialect", said.dialect), ("means", said.description), *said.conversions.items()])
-    _print_warnings(said)
+    else:
+        facts = [("dialect", said.dialect), ("means", said.description)]
+        print_facts([*facts, *said.conversions.items()])
+        _print_warnings(said)
+    if any(warning.code == NeverFires.code for warning in said.warnings):
+        sys.exit(1)
 
 
 @click.command()
@@ -205,7 +209,7 @@ def judge(row: Mapping[str, str], now: int, n: int, job_id: str) -> dict[str, An
         return {**told, "error": error.message, "never": True, "times": []}
     except WaterclockError as error:
         return {**told, "valid": False, "error": error.message, "times": []}
-    return {**told, "never": not moments, "times": [_text(moment) for moment in moments]}
+    return {**told, "times": [_text(moment) for moment in moments]}
 
 
 def find_times(

@@ -31,11 +31,11 @@ QUIT = b"qQ"
 def top(api: Api, as_json: bool, once: bool) -> None:
     """Watch rates, lateness, queues, shards and workers.
 
-    q or Ctrl-C ends. With --json it prints one frame, for programs.
+    q or Ctrl-C ends. Where no terminal shows it, and with --json, it prints one frame.
     """
     if as_json:
         print_json(look(api))
-    elif once:
+    elif once or not sys.stdout.isatty():
         Console().print(view(look(api)))
     else:
         _watch(api)

@@ -13,7 +13,7 @@ from typing import IO, Any
 
 import click
 
-from engine.cli.options import json_option, setting, yes_option
+from engine.cli.options import confirm_all, json_option, setting, yes_option
 from engine.cli.progress import progress
 from engine.cli.show import print_facts, print_json
 from engine.config import Config
@@ -132,8 +132,7 @@ def move(from_: str, to: str, drain_s: int, shards: int | None, yes: bool, as_js
 
     The old one stops for good. If the import fails, run this again, or thaw the old one.
     """
-    if not yes:
-        click.confirm("Stop the deployment on the old server for good?", abort=True, err=True)
+    confirm_all("Stop the deployment on the old server for good?", yes)
 
     async def run(old: Config, new: Config) -> Counter[str]:
         async with open_source(old) as source, open_target(new) as target:
@@ -158,12 +157,7 @@ def thaw(yes: bool, **where: Any) -> None:
 
     It was not imported elsewhere, or is not to work there.
     """
-    if not yes:
-        click.confirm(
-            "Every job would fire twice if an import of it works elsewhere. Thaw?",
-            abort=True,
-            err=True,
-        )
+    confirm_all("Every job would fire twice if an import of it works elsewhere. Thaw?", yes)
 
     async def run(config: Config) -> None:
         async with open_source(config) as store:

@@ -13,13 +13,16 @@ from engine.cli.job_options import JSON, given
 from engine.cli.options import over_api
 from engine.cli.reading import items_of
 from engine.cli.show import print_facts, print_json
+from engine.names import WORKER_QUEUE
 
 USUAL_NAME = "waterclock-cli"
 
 
 @click.command()
 @click.option("--name", "worker", default=USUAL_NAME, show_default=True, help="Who you are.")
-@click.option("--queue", "queues", multiple=True, help="May be given again. [default: worker]")
+@click.option(
+    "--queue", "queues", multiple=True, help=f"May be given again. [default: {WORKER_QUEUE}]"
+)
 @click.option("--max", type=int, help="Claim up to so many. [default: 1]")
 @click.option("--wait-ms", type=int, help="How long to wait for work where there is none.")
 @over_api

@@ -43,6 +43,7 @@ from engine.codec.jobs import (
 )
 from engine.codec.tokens import Promise, dump_promise, load_promise
 from engine.codec.transfer import dump_line, load_line
+from engine.codec.zones import dump_rules, load_rules
 
 __all__ = [
     "MAX_ERROR_CHARS",
@@ -63,6 +64,7 @@ __all__ = [
     "dump_record",
     "dump_result",
     "dump_retry",
+    "dump_rules",
     "dump_shape",
     "dump_skipped",
     "dump_target",
@@ -82,6 +84,7 @@ __all__ = [
     "load_promise",
     "load_record",
     "load_retry",
+    "load_rules",
     "load_since",
     "load_target",
     "mint_api_key",

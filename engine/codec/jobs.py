@@ -12,7 +12,8 @@ payload       the payload as it came, never decoded in Lua
 retry         JSON of what differs from the default policy
 definition    JSON [created_at, anchor_at, schedule_expr, timezone, more asked for]
 live          number of live executions                         all that start or end one
-ran_at        nominal time of the last run by hand              run_job
+ran_at        nominal time of the last run by hand, or of a     run_job
+              deleted job's last one
 version       grows with every replacement                      replace_job
 pause_note    JSON {by, at, note}                               pause_job, complete_executions
 resume_note   JSON {by, at, note}                               resume_job

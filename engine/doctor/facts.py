@@ -27,6 +27,7 @@ from engine.store.letter_search import LetterFilter, count_letters, find_letters
 from engine.store.phase import Phase, read_phase
 from engine.store.processes import Process, read_processes
 from engine.store.standing import QueueStanding
+from engine.store.zones import read_editions
 
 LOOK_AGAIN_MS = 1_000
 LATE_MS = 2_000
@@ -65,6 +66,8 @@ class Facts:
     version: str = __version__
     """With `zones`, of the process that looks."""
     zones: str = ZONE_DATABASE
+    zones_before: frozenset[str] = frozenset()
+    """Other editions by which next times of some shard may have been worked out."""
 
 
 async def collect(store: Store, clock: Clock, *, is_full: bool = False) -> Facts:
@@ -93,6 +96,7 @@ async def collect(store: Store, clock: Clock, *, is_full: bool = False) -> Facts
         processes=processes,
         letters=await _letters(store, now),
         audit=audit,
+        zones_before=frozenset().union(*await read_editions(store)) - {ZONE_DATABASE},
     )
 
 

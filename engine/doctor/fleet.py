@@ -127,13 +127,21 @@ def _versions(facts: Facts) -> Finding:
 def _zones(facts: Facts) -> Finding:
     check = "time zones"
     zones = sorted({facts.zones, *(process.zones for process in facts.processes)})
-    if len(zones) == 1:
-        return ok(check, f"tzdata {zones[0]}")
-    return warn(
-        check,
-        f"tzdata {_list(zones)}",
-        "the same schedule may mean different times: install the same tzdata everywhere",
-    )
+    newest = max(*zones, *facts.zones_before, "")
+    if len(zones) > 1 or zones[0] != newest:
+        return warn(
+            check,
+            f"tzdata {_list(zones)}" + (f", and {newest} before" if newest not in zones else ""),
+            "the same schedule may mean different times: install the same tzdata everywhere; next"
+            f" times go by the newest, {newest}",
+        )
+    if facts.zones_before:
+        return warn(
+            check,
+            f"tzdata {newest}; next times of {_list(sorted(facts.zones_before))} are left",
+            "the schedulers work them out anew: look again in a minute",
+        )
+    return ok(check, f"tzdata {newest}")
 
 
 def _list(names: Iterable[object]) -> str:

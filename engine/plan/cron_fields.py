@@ -36,6 +36,11 @@ class Field:
         return self.high if self.steps_to is None else self.steps_to
 
     @property
+    def width(self) -> int:
+        """How many values there are: no step can be longer."""
+        return self.high - self.low + 1
+
+    @property
     def longest_step(self) -> int:
         """The longest step that Quartz accepts, and those who follow it."""
         return self.high
@@ -74,10 +79,9 @@ class Field:
 
     def wrapped_mask(self, first: int, last: int, step: int) -> int:
         """Return every `step`-th value from `first` past the field's end and on to `last`."""
-        width = self.high - self.low + 1
         values = 0
-        for value in range(first, last + width + 1, step):
-            values |= 1 << (value - self.low) % width + self.low
+        for value in range(first, last + self.width + 1, step):
+            values |= 1 << (value - self.low) % self.width + self.low
         return values if self.sunday is None else self._from_sunday(values)
 
     def unreversed(self, first: int, last: int) -> str:

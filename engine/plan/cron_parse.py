@@ -57,7 +57,7 @@ class Grammar:
     wraps: bool = False
     """Whether `22-2` runs past the field's end; otherwise it is refused."""
     long_steps: bool = True
-    """Whether a step may be longer than the field; otherwise it is refused."""
+    """Whether a step may be as long as the field, and so leave its first value alone."""
     plain_steps: bool = True
     """Whether `a/step` means from `a` to the field's end; otherwise it is refused."""
     open_steps: bool = False
@@ -136,7 +136,9 @@ def expand_macro(grammar: Grammar, expr: str) -> str:
     name = expr.strip().lower()
     if name in grammar.macros:
         return grammar.macros[name]
-    if name in ("@reboot", "@once", "@continuous"):
+    if name == "@reboot":
+        raise refusal(f"{expr!r} is crontab's, and not {grammar.name}; name the dialect vixie")
+    if name in ("@once", "@continuous"):
         raise refusal(
             f"{name!r} has no clock time, so it cannot be scheduled; leave schedule_expr out to"
             " run a job once, at once"
@@ -228,6 +230,11 @@ def parse_entry(
         raise wrong("has a step of 0; a step is 1 or more")
     if step > field.longest_step and not grammar.long_steps:
         raise wrong(f"has a step of {step}; the longest is {field.longest_step}")
+    if step > field.width:
+        raise wrong(
+            f"has a step of {step}, which is longer than the field: it would leave one value alone;"
+            " write that value, or for a longer distance an interval, such as 'every 90m'"
+        )
     if match["a"] is None:
         return field.mask(field.low, field.high, step)
     ends = [field.value(end) for end in (match["a"], match["b"]) if end]

@@ -22,6 +22,7 @@ MONTHS = (
     *("", "January", "February", "March", "April", "May", "June", "July"),
     *("August", "September", "October", "November", "December"),
 )
+AT_START = "At each start of the deployment"
 _MOST_CLOCK_TIMES = 6
 """More times a day than these are said by field."""
 _UNITS = (("day", 86_400_000), ("hour", 3_600_000), ("minute", 60_000), ("second", 1000))

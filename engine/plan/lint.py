@@ -23,10 +23,10 @@ from itertools import pairwise
 from engine.plan.convert import convert_fields, convert_interval
 from engine.plan.cron_eval import CronFields, LocalTimes
 from engine.plan.dialects import Context, Reading
-from engine.plan.english import MONTHS, describe, describe_interval, join
+from engine.plan.english import AT_START, MONTHS, describe, describe_interval, join
 from engine.plan.parse import read
 from engine.plan.rules import CronRule
-from engine.plan.schedule import Every, Once
+from engine.plan.schedule import Every, Once, Reboot
 from engine.plan.shape import ALL_DOMS, ALL_DOWS, ALL_HOURS, Shape, bits, shape_of, step_of
 from engine.plan.zones import Segment, load_zone
 
@@ -80,6 +80,8 @@ def lint(
     elif isinstance(reading, Every):
         description, conversions = describe_interval(reading), convert_interval(reading)
         warnings = tuple(_warn_frequent([0, reading.interval_ms]))
+    elif isinstance(reading, Reboot):
+        description, conversions, warnings = AT_START, {}, ()
     else:
         description, conversions, warnings = _say_once(reading), {}, ()
     conversions.pop(name, None)

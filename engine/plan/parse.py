@@ -6,9 +6,9 @@ from collections.abc import Sequence
 
 from engine.errors import BadInput, NeverFires
 from engine.plan.cron_eval import first_after
-from engine.plan.cron_parse import check_text
+from engine.plan.cron_parse import check_text, refusal
 from engine.plan.dialects import Context, Reading, find_dialect, recognise
-from engine.plan.schedule import MOST_PARTS, Cron, Every, Immediate, Joined, Once, Schedule
+from engine.plan.schedule import MOST_PARTS, Cron, Every, Immediate, Joined, Once, Reboot, Schedule
 from engine.plan.zones import load_zone
 
 
@@ -40,20 +40,24 @@ def parse_schedule(
         return _parse_one(expr, context, dialect)
     if not 1 <= len(expr) <= MOST_PARTS:
         raise BadInput(f"1 to {MOST_PARTS} schedules can be joined", field="schedule_expr")
-    parts = [_parse_part(n, text, context, dialect) for n, text in enumerate(expr)]
-    return parts[0] if len(parts) == 1 else Joined(tuple(parts))
+    if len(expr) == 1:
+        return _parse_one(expr[0], context, dialect)
+    return Joined(tuple(_parse_part(n, text, context, dialect) for n, text in enumerate(expr)))
 
 
 def _parse_part(n: int, expr: str, context: Context, dialect: str | None) -> Cron | Every | Once:
     try:
-        return _parse_one(expr, context, dialect)
+        part = _parse_one(expr, context, dialect)
+        if isinstance(part, Reboot):
+            raise refusal(f"{expr.strip()!r} has no clock times to join; give it its own job")
+        return part
     except BadInput as error:
         if error.field == "schedule_expr":
             error.field = f"schedule_expr.{n}"
         raise
 
 
-def _parse_one(expr: str, context: Context, dialect: str | None) -> Cron | Every | Once:
+def _parse_one(expr: str, context: Context, dialect: str | None) -> Cron | Every | Once | Reboot:
     name, reading = read(expr, context, dialect)
     if not isinstance(reading, Reading):
         return reading
@@ -68,7 +72,9 @@ def _parse_one(expr: str, context: Context, dialect: str | None) -> Cron | Every
     return Cron(reading.expr, timezone, name)
 
 
-def read(expr: str, context: Context, dialect: str | None) -> tuple[str, Reading | Every | Once]:
+def read(
+    expr: str, context: Context, dialect: str | None
+) -> tuple[str, Reading | Every | Once | Reboot]:
     """Return the name of the dialect, given or recognised, and what the text means in it.
 
     Refuses what `parse_schedule` refuses, except times that never come.

@@ -24,9 +24,18 @@ from engine.plan.dialects import DIALECTS
 from engine.plan.joined import Part, cron_rule, parts_of
 from engine.plan.roll import Roll, RolledRule
 from engine.plan.rules import BoundedRule, EveryRule, ImmediateRule, OnceRule, Rule, UnionRule
-from engine.plan.schedule import DEFAULT_DIALECT, Cron, Every, Immediate, Joined, Once, Schedule
+from engine.plan.schedule import (
+    DEFAULT_DIALECT,
+    Cron,
+    Every,
+    Immediate,
+    Joined,
+    Once,
+    Reboot,
+    Schedule,
+)
 
-Kind = Literal["cron", "every", "once", "immediate", "union"]
+Kind = Literal["cron", "every", "once", "immediate", "union", "reboot"]
 MisfirePolicy = Literal["fire_once", "fire_all", "skip"]
 DEFAULT_GRACE_MS = 60_000
 MOST_CATCH_UP = 1_000
@@ -95,6 +104,8 @@ class Plan:
             raise BadInput(f"{MOST_CALENDARS} different calendars at the most", field="calendars")
         for name in self.calendars:
             check_calendar_name(name, "calendars")
+        if self.kind == "reboot" and self.misfire != Misfire():
+            raise BadInput("a start fires however late it is; leave misfire out", field="misfire")
         self._check_roll()
 
     def _check_roll(self) -> None:
@@ -147,6 +158,8 @@ class Plan:
                 )
             case Immediate():
                 return cls("immediate", misfire=misfire)
+            case Reboot():
+                return cls("reboot", misfire=misfire)
 
     @staticmethod
     def from_canonical(canonical: bytes) -> Plan:
@@ -210,7 +223,7 @@ class Plan:
                 return EveryRule(self.interval_ms)
             case "once":
                 return OnceRule()
-            case "immediate":
+            case "immediate" | "reboot":
                 return ImmediateRule()
             case "union":
                 return UnionRule([(part.rule(dst), part.phase) for part in self.parts])
@@ -219,6 +232,14 @@ class Plan:
         if self.start_at is None and self.end_at is None:
             return rule
         return BoundedRule(rule, self.start_at, self.end_at)
+
+    @cached_property
+    def zones(self) -> frozenset[str]:
+        """The zones of whose clocks on the wall the plan's times are. Intervals go by UTC, starts
+        of the deployment by none."""
+        if self.kind == "reboot":
+            return frozenset()
+        return frozenset(part.timezone for part in self.parts) or frozenset({self.timezone})
 
     def opening(self, calendars: Calendars) -> Opening:
         """Return when the plan's calendars are all open."""
@@ -237,7 +258,8 @@ class Plan:
         """Return the first nominal time strictly after `after`, or None if there is none.
 
         `anchor` is any nominal time of the job: cron needs none, an interval takes its phase from
-        it, and a one-off has no other time. An immediate job has no nominal time to come.
+        it, and a one-off has no other time. An immediate job has no nominal time to come, and one
+        that fires at starts of the deployment (see starts.py) has none that is known before.
         `calendars` roll; a time that they have skipped is a nominal time all the same.
         """
         return self.rule_under(calendars).first_after(after, anchor)

@@ -138,7 +138,8 @@ class OnceRule:
 
 
 class ImmediateRule(OnceRule):
-    """The time of creation: due at once, and never to come."""
+    """A time that is there at once and never to come: that of creation, or of a start of the
+    deployment."""
 
     def first_after(self, after: int, anchor: int) -> int | None:
         return None

@@ -1,4 +1,5 @@
-"""A schedule says when: local times in a zone, an interval, once, several of these, or at once."""
+"""A schedule says when: local times in a zone, an interval, once, several of these, at each start
+of the deployment, or at once."""
 
 from __future__ import annotations
 
@@ -37,6 +38,11 @@ class Immediate:
     """As soon as possible, once."""
 
 
+@dataclass(frozen=True)
+class Reboot:
+    """At each start of the deployment (`@reboot`): it has no clock time (see starts.py)."""
+
+
 MOST_PARTS = 20
 
 
@@ -47,4 +53,4 @@ class Joined:
     parts: tuple[Cron | Every | Once, ...]
 
 
-Schedule = Cron | Every | Once | Joined | Immediate
+Schedule = Cron | Every | Once | Joined | Immediate | Reboot

@@ -16,6 +16,7 @@ fleet must not disagree about when a job is due, and `DATABASE` names the editio
 from __future__ import annotations
 
 import difflib
+import io
 from datetime import UTC, datetime
 from functools import cache, lru_cache
 from importlib.resources import files
@@ -32,7 +33,8 @@ _WINDOW_BITS = 25
 """Segments are found 2**25 s (388 days) at a time: a shift finds the window of an instant."""
 
 DATABASE: str = tzdata.IANA_VERSION
-"""The edition of the IANA database that zones are read from, such as `2026a`."""
+"""The edition of the IANA database that zones are read from, such as `2026a`. A newer one is
+greater, as text."""
 
 _NOT_PLACES = frozenset({"localtime", "posixrules", "Factory"})
 """Names in the database that stand for a machine's own zone."""
@@ -57,12 +59,12 @@ class Segment(NamedTuple):
 
 
 class Zone:
-    """One IANA zone: its segments, and the clock on the wall. `name` is one of the database."""
+    """One IANA zone: its segments, and the clock on the wall. `name` is one of the database;
+    `rules` is the zone's file in another edition."""
 
-    def __init__(self, name: str) -> None:
+    def __init__(self, name: str, rules: bytes | None = None) -> None:
         self.name = name
-        with files(tzdata).joinpath("zoneinfo", *name.split("/")).open("rb") as file:
-            self._info = ZoneInfo.from_file(file, key=name)
+        self._info = ZoneInfo.from_file(io.BytesIO(rules or _rules_of(name)), key=name)
         self._windows: dict[int, tuple[Segment, ...]] = {}
 
     def segment(self, at: int) -> Segment:
@@ -121,6 +123,15 @@ def load_zone(name: str) -> Zone:
     if name not in _known():
         raise BadInput(f"unknown timezone {name[:64]!r}; {_hint(name[:64])}", field="timezone")
     return Zone(name)
+
+
+def read_rules() -> dict[str, bytes]:
+    """Return the rules of every zone of the database by its name: 350 KB, and 30 ms."""
+    return {name: _rules_of(name) for name in _known()}
+
+
+def _rules_of(name: str) -> bytes:
+    return files(tzdata).joinpath("zoneinfo", *name.split("/")).read_bytes()
 
 
 @cache

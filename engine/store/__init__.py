@@ -2,8 +2,8 @@
 
 Reading order: connection (clients), server (what kind it is), then jobs and changes (to them),
 search and groups, due, leases, executions and outcomes, letters, history and recent; gates and
-limits; dependencies, registering and outbox; calendars, backfills; freezing and transfer/ (moves to
-another server); processes, fleet, facts, tail, stats and audit (how a deployment stands).
+limits; dependencies, registering and outbox; calendars, zones, backfills; freezing and transfer/
+(moves to another server); processes, fleet, facts, tail, stats and audit (how a deployment stands).
 """
 
 from __future__ import annotations
@@ -23,6 +23,7 @@ from engine.store.server import check_server
 
 if TYPE_CHECKING:
     from engine.store.limits import Limits
+    from engine.store.zones import Walk
 
 BLOCK_MS = 500
 """How long a read waits for work: also the longest that a stopping worker waits for its read."""
@@ -47,6 +48,11 @@ class Store:
     """What signs promises of targets, once it was read (see reports.py)."""
     calendars: Calendars = NO_CALENDARS
     """The calendars when they were last looked at (see snapshot.py)."""
+    starts: list[int] = field(default_factory=list)
+    """The newest starts of the deployment, oldest first, when they were last looked at (see
+    leases.py)."""
+    walks: dict[int, Walk] = field(default_factory=dict)
+    """By shard, the walks of this process through what new rules of zones move (see zones.py)."""
     limits: tuple[float, Limits] | None = None
     """The limits when they were last looked at, and that (monotonic) time (see limits.py)."""
     fair: set[str] = field(default_factory=set)

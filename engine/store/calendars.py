@@ -11,17 +11,17 @@ from collections.abc import AsyncIterator
 from contextlib import suppress
 
 from engine import codec
-from engine.errors import Conflict, NotFound, NotSupported
+from engine.errors import Conflict, NotFound
 from engine.execution import SkipReason, SkipRecord
-from engine.keys import CALENDARS, Shard
+from engine.keys import CALENDARS
 from engine.model import JobState
 from engine.plan import Calendar, Plan
 from engine.store import Store
 from engine.store.jobs import StoredJob, get_job
+from engine.store.replanning import matching_plans, read_page, replan_call
 from engine.store.snapshot import read_calendars
 
 MOST_CALENDARS = 1_000
-BATCH = 500
 
 
 async def get_calendar(store: Store, name: str) -> Calendar:
@@ -88,25 +88,13 @@ async def _replan(store: Store, stored: StoredJob, now: int) -> bool:
     next_at = plan.first_after(now - stored.offset_ms, job.anchor_at, store.calendars)
     if next_at == old_at:
         return False
-    skipped = b""
+    skipped = None
     if plan.roll == "previous_business_day" and (next_at is None or next_at > old_at):
         closed_by = plan.opening(store.calendars).closed_by(old_at)
-        record = SkipRecord(old_at, old_at, 1, SkipReason.CALENDAR, detail=closed_by)
-        skipped = codec.dump_record(record)
-    shard = store.layout.shard_of(job.id)
-    await store.scripts.run(
-        "replan_job",
-        [shard.job(job.id), shard.runs(job.id), shard.buckets, shard.ledger],
-        [
-            job.id,
-            old_at + stored.offset_ms,
-            "" if next_at is None else next_at + stored.offset_ms,
-            skipped,
-            shard.due_prefix,
-            store.config.history_limit,
-            store.config.ledger_limit,
-        ],
-    )
+        skipped = SkipRecord(old_at, old_at, 1, SkipReason.CALENDAR, detail=closed_by)
+    next_run_at = None if next_at is None else next_at + stored.offset_ms
+    call = replan_call(store, job.id, old_at + stored.offset_ms, next_run_at, skipped)
+    await store.scripts.run(*call)
     return True
 
 
@@ -114,23 +102,10 @@ async def _jobs_naming(store: Store, name: str) -> AsyncIterator[tuple[Plan, str
     """Yield plan and id of each job whose plan names a calendar. Only shards that hold such a plan
     are walked, a batch at a time."""
     for shard in store.layout.shards:
-        plans: dict[bytes, Plan] = {}
-        async for plan_id, data in store.client.hscan_iter(shard.plans, count=BATCH):
-            with suppress(NotSupported):
-                plan = Plan.from_canonical(data)
-                if name in plan.calendars:
-                    plans[plan_id] = plan
-        after = "-"
-        while plans and (ids := await _page(store, shard, after)):
-            pipe = store.client.pipeline(transaction=False)
-            for job_id in ids:
-                pipe.hget(shard.job(job_id), "plan")
-            for job_id, plan_id in zip(ids, await pipe.execute(), strict=True):
-                if plan_id in plans:
-                    yield plans[plan_id], job_id
-            after = f"({ids[-1]}"
-
-
-async def _page(store: Store, shard: Shard, after: str) -> list[str]:
-    ids = await store.client.zrange(shard.jobs, after, "+", bylex=True, offset=0, num=BATCH)
-    return [job_id.decode() for job_id in ids]
+        plans = await matching_plans(store, shard, lambda plan: name in plan.calendars)
+        after = ""
+        while plans and (page := await read_page(store, shard, after, "plan")):
+            for job_id, [plan_id] in page:
+                if plan := plans.get(plan_id or b""):
+                    yield plan, job_id
+            after = page[-1][0]

@@ -8,7 +8,7 @@ from engine import codec
 from engine.errors import WrongState
 from engine.execution import SkipReason
 from engine.model import JobState
-from engine.plan import CatchUp, MisfirePolicy, Skipped, catch_up
+from engine.plan import CatchUp, MisfirePolicy, Skipped, catch_up, catch_up_starts
 from engine.registration import Registration
 from engine.scripts import Call
 from engine.store import Store
@@ -161,6 +161,8 @@ def _missed(
     *,
     most: int | None = None,
 ) -> CatchUp:
+    if stored.plan.kind == "reboot":
+        return catch_up_starts(first_at, store.starts, now, policy, most)
     until = now - stored.offset_ms
     calendars = store.calendars
     return catch_up(stored.plan, first_at, until, policy=policy, most=most, calendars=calendars)

@@ -81,9 +81,12 @@ def new_jobs(registrations: Sequence[Registration]) -> list[NewJob]:
     return found
 
 
-async def store_new(store: Store, jobs: Sequence[NewJob]) -> list[bool | Exception]:
-    """Store jobs; return for each whether it is new, or why it could not be stored. One whose id
-    exists is left as it is, and of two with one id the first counts.
+async def store_new(store: Store, jobs: Sequence[NewJob]) -> list[int | Exception]:
+    """Store jobs; return for each 1 if it is new and 0 if not, or why it could not be stored. One
+    whose id exists is left as it is, and of two with one id the first counts.
+
+    In place of 1 stands the nominal time of the execution that was started, where that is not
+    `run_at`: it may be that of an execution whose job, perhaps of the same id, was just deleted.
 
     Atomic for `MOST_AT_ONCE` jobs of one shard that follow each other, not beyond.
     """
@@ -100,11 +103,11 @@ async def store_new(store: Store, jobs: Sequence[NewJob]) -> list[bool | Excepti
         for first in range(0, len(places), MOST_AT_ONCE):
             called.append(places[first : first + MOST_AT_ONCE])
             calls.append(_call(store, shard, [jobs[at] for at in called[-1]]))
-    created: list[bool | Exception] = [False] * len(jobs)
+    created: list[int | Exception] = [0] * len(jobs)
     for places, reply in zip(called, await store.scripts.run_many(calls), strict=True):
-        is_refused = isinstance(reply, Exception)
-        for at, answer in zip(places, [reply] * len(places) if is_refused else reply, strict=True):
-            created[at] = answer if is_refused else bool(answer)
+        answers = [reply] * len(places) if isinstance(reply, Exception) else reply
+        for at, answer in zip(places, answers, strict=True):
+            created[at] = answer
     return created
 
 
@@ -137,5 +140,5 @@ def _call(store: Store, shard: Shard, jobs: Sequence[NewJob]) -> Call:
         args += (plan.id, plan.canonical)
     for shape in shapes:
         args += shape.fields
-    keys = [shard.jobs, shard.plans, shard.buckets, shard.gates, shard.ledger]
+    keys = [shard.jobs, shard.plans, shard.buckets, shard.gates, shard.ledger, shard.ran_at]
     return "create_jobs", keys, [*args, *rows]

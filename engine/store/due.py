@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from engine import codec
 from engine.errors import NotSupported
 from engine.keys import Shard, bucket_of
-from engine.plan import Plan, Proposal
+from engine.plan import Plan, Proposal, wait_from
 from engine.store import Store
 
 Member = tuple[bytes, int]
@@ -87,11 +87,37 @@ def _read_peek(reply: list[bytes | list[bytes]]) -> Peek:
     for bucket, flat in zip(rest[::2], rest[1::2], strict=True):
         assert isinstance(bucket, bytes)
         assert isinstance(flat, list)
-        # A score is a float in text, and 13 digits are exact in one.
-        members = [(m, int(float(s))) for m, s in zip(flat[::2], flat[1::2], strict=True)]
-        slices.append(Slice(bucket.decode(), members))
+        slices.append(_read_slice(bucket, flat))
     assert isinstance(earliest, bytes)
     return Peek(int(float(earliest)) if earliest else None, slices)
+
+
+def _read_slice(bucket: bytes, flat: list[bytes]) -> Slice:
+    # A score is a float in text, and 16 digits are exact in one.
+    members = [(m, int(float(s))) for m, s in zip(flat[::2], flat[1::2], strict=True)]
+    return Slice(bucket.decode(), members)
+
+
+async def peek_starts(
+    store: Store, shards: Sequence[Shard], start_at: int
+) -> list[Slice | Exception | None]:
+    """Return in each shard what waits for the start of the deployment at `start_at`, `batch`
+    members at the most; None where it is carried out, an exception where a look failed."""
+    first, until = bucket_of(wait_from(0)), wait_from(start_at)
+    replies = await store.scripts.run_many(
+        [
+            (
+                "peek_starts",
+                [shard.buckets],
+                [shard.due_prefix, first, until, store.config.batch],
+            )
+            for shard in shards
+        ]
+    )
+    return [
+        reply if isinstance(reply, Exception) else _read_slice(*reply) if reply else None
+        for reply in replies
+    ]
 
 
 async def read_plans(store: Store, shard: Shard, plan_ids: set[str]) -> None:

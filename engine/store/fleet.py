@@ -7,8 +7,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from engine.keys import GROUP, SCHEDULERS
+from engine.keys import GROUP, SCHEDULERS, bucket_of
 from engine.names import streams_of
+from engine.plan import wait_from
 from engine.store import Store
 from engine.store.leases import read_holders
 from engine.store.processes import Process, Role, read_processes
@@ -120,11 +121,11 @@ async def count_jobs(store: Store) -> int:
 
 async def read_oldest_due(store: Store) -> list[int | None]:
     """Return for each shard the earliest time in its due index, None if nothing waits for a time.
-    What waits for room or a permit is not late: it is not counted."""
-    shards = store.layout.shards
+    What waits for room, a permit or a start of the deployment is not late: it is not counted."""
+    shards, untimed = store.layout.shards, bucket_of(wait_from(0))
     pipe = store.client.pipeline(transaction=False)
     for shard in shards:
-        pipe.zrange(shard.buckets, "-inf", "(+inf", byscore=True, offset=0, num=1)
+        pipe.zrange(shard.buckets, "-inf", f"({untimed}", byscore=True, offset=0, num=1)
     firsts = await pipe.execute()
     pipe = store.client.pipeline(transaction=False)
     for shard, first in zip(shards, firsts, strict=True):

@@ -24,7 +24,7 @@ from engine.store.jobs import load_jobs
 from engine.store.registering import AT_ONCE, Dependents, remove_job
 from engine.store.removing import remove_plain
 from engine.store.search import Search, find_ids
-from engine.store.snapshot import read_calendars
+from engine.store.snapshot import read_for
 from engine.store.visible import check_alone
 
 STEP = 10_000
@@ -124,8 +124,7 @@ async def resume_group(
     reason = codec.dump_note(by, now, note)
     for batch in _batches(ids):
         found = await load_jobs(store, batch)
-        if any(stored.plan.calendars for stored in found):
-            await read_calendars(store)
+        await read_for(store, [stored.plan for stored in found])
         paused = [stored for stored in found if stored.job.state is JobState.PAUSED]
         step.unchanged += len(found) - len(paused)
         missed = [what_to_catch_up(store, stored, now, policy) for stored in paused]

@@ -15,7 +15,7 @@ from engine.registration import Registration
 from engine.scripts import Call
 from engine.store import Store
 from engine.store.creating import new_jobs, store_new
-from engine.store.snapshot import read_calendars
+from engine.store.snapshot import read_for
 
 MAX_PAGE = 1_000
 
@@ -40,13 +40,13 @@ class StoredJob:
         return None if due_at is None else due_at - self.offset_ms
 
 
-async def create_jobs(store: Store, registrations: Sequence[Registration]) -> list[bool]:
-    """Store jobs; return for each whether it is new. A job whose id exists is left as it is.
+async def create_jobs(store: Store, registrations: Sequence[Registration]) -> list[int]:
+    """Store jobs; return what `store_new` does. A job whose id exists is left as it is.
 
     Atomic as `store_new` is. Raises what the first one was refused with that was; the others are
     stored nevertheless.
     """
-    created: list[bool] = []
+    created: list[int] = []
     for answer in await store_new(store, new_jobs(registrations)):
         if isinstance(answer, Exception):
             raise answer
@@ -55,15 +55,14 @@ async def create_jobs(store: Store, registrations: Sequence[Registration]) -> li
 
 
 async def get_job(store: Store, job_id: str) -> StoredJob:
-    """Return a job, after a look at the calendars if its plan names any. Raises NotFound."""
+    """Return a job, after a look at what its times depend on, calendars say. Raises NotFound."""
     shard = store.layout.shard_of(job_id)
     fields = await store.client.hgetall(shard.job(job_id))
     if not fields:
         raise _not_found(job_id)
     job, live = codec.load_job(job_id, fields), codec.load_live(fields)
     stored = await _with_plan(store, shard, job, live)
-    if stored.plan.calendars:
-        await read_calendars(store)
+    await read_for(store, [stored.plan])
     return stored
 
 
@@ -128,6 +127,7 @@ def delete_call(store: Store, job_id: str, version: int | None = None) -> Call:
         shard.inputs(job_id),
         shard.gates,
         shard.ledger,
+        shard.ran_at,
     ]
     wanted, limit = "" if version is None else version, store.config.ledger_limit
     return "delete_job", keys, [job_id, wanted, shard.due_prefix, shard.ready_prefix, limit]

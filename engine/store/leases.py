@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from engine.keys import SCHEDULERS, Shard
+from engine.keys import SCHEDULERS, STARTS, Shard
 from engine.store import Store
 
 
@@ -45,14 +45,24 @@ async def read_holders(store: Store) -> list[tuple[str | None, int]]:
     ]
 
 
-async def announce_scheduler(store: Store, holder: str, now: int) -> list[str]:
-    """Count `holder` as alive for one lease TTL; return all who are, in order of name."""
-    pipe = store.client.pipeline(transaction=False)
-    pipe.zremrangebyscore(SCHEDULERS, "-inf", now)
-    pipe.zadd(SCHEDULERS, {holder: now + store.config.lease_ttl_ms})
-    pipe.zrange(SCHEDULERS, 0, -1)
-    *_, names = await pipe.execute()
+async def announce_scheduler(
+    store: Store, holder: str, now: int, *, begins: bool = False
+) -> list[str]:
+    """Count `holder` as alive for one lease TTL; return all who are, in order of name. If it
+    `begins` while none is alive, that is a start of the deployment. Also reads `store.starts`."""
+    names, starts = await store.scripts.run(
+        "announce_scheduler",
+        [SCHEDULERS, STARTS],
+        [holder, now, store.config.lease_ttl_ms, int(begins)],
+    )
+    store.starts = [int(at) for at in starts]
     return sorted(name.decode() for name in names)
+
+
+async def read_starts(store: Store) -> list[int]:
+    """Return the newest starts of the deployment, oldest first, and keep them as `store.starts`."""
+    store.starts = [int(at) for at in await store.client.zrange(STARTS, 0, -1)]
+    return store.starts
 
 
 async def forget_scheduler(store: Store, holder: str) -> None:

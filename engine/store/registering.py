@@ -51,28 +51,29 @@ class Dependents(StrEnum):
 
 async def register_job(
     store: Store, registration: Registration, *, allow_missing: bool = False
-) -> bool:
-    """Store a job; return whether it is new. One whose id exists is left as it is.
+) -> int:
+    """Store a job; return 1 if it is new and 0 if not, or in place of 1 what `store_new` says. One
+    whose id exists is left as it is.
 
     Raises Cycle, and BadInput for an upstream job that is not there unless that is allowed; both
     leave nothing behind.
     """
     job = registration.job
     if job.depends is None:
-        [is_new] = await create_jobs(store, [registration])
-        return is_new
+        [made] = await create_jobs(store, [registration])
+        return made
     if await store.client.exists(store.layout.shard_of(job.id).job(job.id)):
-        return False
+        return 0
     wide = await _link(store, job.id, None, job.depends, allow_missing)
     try:
-        [is_new] = await create_jobs(store, [registration])
+        [made] = await create_jobs(store, [registration])
     except Exception:
         with suppress(Exception):
             await _settle(store, job.id, wide)
         raise
-    if not is_new or wide != job.depends:
+    if not made or wide != job.depends:
         await _settle(store, job.id, wide)
-    return is_new
+    return made
 
 
 async def edit_job(

@@ -48,11 +48,26 @@ local function which_exist(prefix, first_job)
   return found
 end
 
-local function write_new(key, shape, next_run_at, payload)
+local function write_new(key, shape, next_run_at, payload, has_dependents)
   local words = shape.words
   local state = shape.pause_note ~= '' and 'paused' or state_of(next_run_at, shape.defined)
   words[2], words[4], words[6], words[8] = key, state, next_run_at, payload
   redis.call(unpack(words))
+  if has_dependents then
+    redis.call('HSET', key, 'dependents', 1, 'rules', 1)
+  end
+end
+
+-- The nominal time of the execution that a new job starts, '' for none, and what the script replies for the job. `last` is a
+-- time that it, and all that is started by hand, must be later than, or false.
+local function start_after(key, run_at, last)
+  if not last then
+    return run_at, 1
+  end
+  local is_late = run_at == '' or tonumber(run_at) > tonumber(last)
+  local nominal_at = is_late and run_at or string.format('%.0f', tonumber(last) + 1)
+  redis.call('HSET', key, 'ran_at', run_at == '' and last or nominal_at)
+  return nominal_at, is_late and 1 or tonumber(nominal_at)
 end
 
 -- What start_now wants to know of a new job.

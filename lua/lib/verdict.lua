@@ -4,8 +4,8 @@
 --@include lib/arrivals
 
 -- `job` holds next_run_at, plan, state, the live execution of the nominal time, overlap and live, in this order.
-local function judge(job, rules, due_at, plan, nominal_at)
-  if job[1] ~= due_at or job[2] ~= plan or job[3] ~= 'active' then
+local function judge(job, rules, known_at, plan, nominal_at)
+  if job[1] ~= known_at or job[2] ~= plan or job[3] ~= 'active' then
     return 'stale'
   end
   if nominal_at == '' or job[4] then
@@ -46,8 +46,8 @@ local NO_RULES = {}
 local PLAIN = { rules = NO_RULES }
 
 -- Read a due job beside what is proposed for it. Returns verdict, member, id, job, and `more` where it is no plain one: a table
--- of rules, held_in, lanes and older. `group` is the proposal: due_at nominal_at next_at next_bucket skipped, and `live`, the
--- field of its execution.
+-- of rules, held_in, lanes and older. `group` is the proposal: known_at (the `next_run_at` that was read) due_at nominal_at next_at
+-- next_bucket skipped, and `live`, the field of its execution.
 local function read_due(at, group, member)
   local bar = string.find(member, '|', 1, true)
   local id = string.sub(member, bar + 1)
@@ -55,13 +55,13 @@ local function read_due(at, group, member)
   local job = redis.call('HMGET', key, 'next_run_at', 'plan', 'state', group.live, 'overlap', 'live', 'queue', 'target', 'payload',
     'retry', 'rules')
   local rules, older, held_in, lanes = job[11] and read_rules(key) or NO_RULES, nil, nil, nil
-  local verdict = judge(job, rules, group.due_at, string.sub(member, 1, bar - 1), group.nominal_at)
+  local verdict = judge(job, rules, group.known_at, string.sub(member, 1, bar - 1), group.nominal_at)
   if verdict == 'fired' and rules.gate_ms and is_gated(rules, at.arrivals_prefix .. id .. '@' .. group.nominal_at) then
     verdict = 'gated'
     redis.call('EXISTS', at.due_prefix .. bucket_of(group.due_at + rules.gate_ms), at.inputs_prefix .. id)
   end
   if verdict == 'stale' then
-    member = left_over(at.bucket, member, group.due_at)
+    member = left_over(at.bucket, member, group.known_at)
   else
     older = verdict == 'replaced' and touch_live(read_live(key), id, at.buckets, at.due_prefix, job[7])
     held_in, lanes = find_place(at, verdict, member, job, rules, older)

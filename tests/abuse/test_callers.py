@@ -47,7 +47,7 @@ async def until_closed(reader: asyncio.StreamReader) -> bytes:
 @pytest.mark.parametrize(
     "length", [b"5000", b"-1", b"1e3", b"+46", b"0x2e", b"46, 47", b"99999999999999999999999"]
 )
-async def test_93_a_length_that_lies_stores_nothing_and_ends_the_connection(
+async def test_row_93_a_length_that_lies_stores_nothing_and_ends_the_connection(
     store: Store, keyspace: Read, monkeypatch: pytest.MonkeyPatch, length: bytes
 ) -> None:
     monkeypatch.setattr(wire, "BODY_S", 0.05)
@@ -60,7 +60,7 @@ async def test_93_a_length_that_lies_stores_nothing_and_ends_the_connection(
     assert await keyspace() == before
 
 
-async def test_93_two_lengths_or_a_length_and_chunks_are_refused(
+async def test_row_93_two_lengths_or_a_length_and_chunks_are_refused(
     store: Store, keyspace: Read
 ) -> None:
     """What one reader takes for a body, another takes for the next request."""
@@ -77,7 +77,7 @@ async def test_93_two_lengths_or_a_length_and_chunks_are_refused(
 
 
 @pytest.mark.parametrize("path", [b"/v1/jobs", b"/v1/jobs/report/run", b"/v1/calendars/a"])
-async def test_93_a_body_that_does_not_go_on_is_answered_and_the_connection_closed(
+async def test_row_93_a_body_that_does_not_go_on_is_answered_and_the_connection_closed(
     store: Store, keyspace: Read, monkeypatch: pytest.MonkeyPatch, path: bytes
 ) -> None:
     monkeypatch.setattr(wire, "BODY_S", 0.05)
@@ -93,7 +93,7 @@ async def test_93_a_body_that_does_not_go_on_is_answered_and_the_connection_clos
     assert await keyspace() == before
 
 
-async def test_93_a_slow_body_that_goes_on_is_taken(
+async def test_row_93_a_slow_body_that_goes_on_is_taken(
     store: Store, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The time counts from one part to the next, and not from the first to the last."""
@@ -117,7 +117,7 @@ async def test_93_a_slow_body_that_goes_on_is_taken(
         assert (await client.post("/v1/jobs", content=parts(), headers=JSON)).status_code == 201
 
 
-async def test_93_lines_that_do_not_go_on_are_answered_as_far_as_they_came(
+async def test_row_93_lines_that_do_not_go_on_are_answered_as_far_as_they_came(
     store: Store, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     monkeypatch.setattr(wire, "BODY_S", 0.05)
@@ -142,7 +142,7 @@ async def test_93_lines_that_do_not_go_on_are_answered_as_far_as_they_came(
         pytest.param([GET + b"\r\n", b"\r\n"], id="blank lines"),
     ],
 )
-async def test_93_a_head_that_does_not_come_is_not_waited_for(
+async def test_row_93_a_head_that_does_not_come_is_not_waited_for(
     store: Store, monkeypatch: pytest.MonkeyPatch, sent: list[bytes]
 ) -> None:
     monkeypatch.setattr(connections, "HEAD_S", 0.1)
@@ -154,7 +154,7 @@ async def test_93_a_head_that_does_not_come_is_not_waited_for(
         assert await until_closed(reader) == b""
 
 
-async def test_93_a_head_that_comes_byte_by_byte_is_not_waited_for_either(
+async def test_row_93_a_head_that_comes_byte_by_byte_is_not_waited_for_either(
     store: Store, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(connections, "HEAD_S", 0.2)
@@ -169,7 +169,7 @@ async def test_93_a_head_that_comes_byte_by_byte_is_not_waited_for_either(
         assert await until_closed(reader) == b""
 
 
-async def test_93_the_rest_of_a_body_that_was_refused_is_not_waited_for(
+async def test_row_93_the_rest_of_a_body_that_was_refused_is_not_waited_for(
     store: Store, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(connections, "HEAD_S", 0.1)
@@ -179,7 +179,7 @@ async def test_93_the_rest_of_a_body_that_was_refused_is_not_waited_for(
     assert answer.startswith(b"HTTP/1.1 413 ")
 
 
-async def test_93_a_request_that_waits_for_work_is_not_cut_off(
+async def test_row_93_a_request_that_waits_for_work_is_not_cut_off(
     store: Store, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(connections, "HEAD_S", 0.05)
@@ -200,7 +200,7 @@ async def test_93_a_request_that_waits_for_work_is_not_cut_off(
         pytest.param(b"X-A: a\r\n" * 100_000, id="many lines without an end"),
     ],
 )
-async def test_93_a_head_without_measure_is_refused(store: Store, lines: bytes) -> None:
+async def test_row_93_a_head_without_measure_is_refused(store: Store, lines: bytes) -> None:
     async with connected(store) as (reader, writer):
         writer.write(GET + lines)
         answer = await until_closed(reader)
@@ -208,26 +208,26 @@ async def test_93_a_head_without_measure_is_refused(store: Store, lines: bytes) 
     assert answer.startswith(b"HTTP/1.1 431 ") or answer == b""
 
 
-async def test_93_many_heads_one_after_the_other_are_taken(store: Store) -> None:
+async def test_row_93_many_heads_one_after_the_other_are_taken(store: Store) -> None:
     async with connected(store) as (reader, writer):
         for _ in range(5):
             writer.write(GET + b"X-A: " + b"a" * 20_000 + b"\r\n\r\n")
             assert (await reader.readuntil(b"}")).startswith(b"HTTP/1.1 200 OK")
 
 
-async def test_93_a_head_of_much_is_taken(store: Store) -> None:
+async def test_row_93_a_head_of_much_is_taken(store: Store) -> None:
     async with connected(store) as (reader, writer):
         writer.write(GET + b"Connection: close\r\nX-A: " + b"a" * 60_000 + b"\r\n\r\n")
         assert (await until_closed(reader)).startswith(b"HTTP/1.1 200 ")
 
 
-async def test_93_a_url_without_measure_is_refused(store: Store) -> None:
+async def test_row_93_a_url_without_measure_is_refused(store: Store) -> None:
     async with connected(store) as (reader, writer):
         writer.write(b"GET /" + b"a" * 66_000 + b" HTTP/1.1\r\nHost: localhost\r\n\r\n")
         assert (await until_closed(reader)).startswith(b"HTTP/1.1 431 ")
 
 
-async def test_93_lines_without_measure_behind_a_body_end_the_connection(store: Store) -> None:
+async def test_row_93_lines_without_measure_behind_a_body_end_the_connection(store: Store) -> None:
     async with connected(store) as (reader, writer):
         chunks = b"Transfer-Encoding: chunked\r\n\r\n1\r\n \r\n0\r\n"
         writer.write(HEAD + chunks + b"X-A: a\r\n" * 20_000)
@@ -235,7 +235,7 @@ async def test_93_lines_without_measure_behind_a_body_end_the_connection(store: 
     assert not answer.startswith(b"HTTP/1.1 2")
 
 
-async def test_93_who_reads_nothing_is_cut_off(
+async def test_row_93_who_reads_nothing_is_cut_off(
     store: Store, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(connections, "UNREAD_S", 0.1)
@@ -259,7 +259,7 @@ async def test_93_who_reads_nothing_is_cut_off(
         assert reader is not None
 
 
-async def test_93_one_connection_too_many_is_told_so(
+async def test_row_93_one_connection_too_many_is_told_so(
     store: Store, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(connections, "MOST_CONNECTIONS", 1)

@@ -1,4 +1,4 @@
-"""Ids: rows 55 to 64 of the list of abuses, each by its number.
+"""Ids: rows 55 to 63 of the list of abuses, each by its number.
 
 Tenants are groups of keys here, and ids are of the whole deployment: row 60 asks for names that no
 two things share.
@@ -12,7 +12,7 @@ from urllib.parse import quote
 
 import httpx
 import pytest
-from calling import AT_ONCE, CRON, Read, claim, create, eventually, pointers, refused
+from calling import AT_ONCE, CRON, Read, create, pointers, refused
 from calling import client as client
 from calling import clock as clock
 from calling import keyspace as keyspace
@@ -25,30 +25,30 @@ from engine.store import Store
 
 BODY = {name: value for name, value in AT_ONCE.items() if name != "job_id"}
 BAD_IDS = [
-    pytest.param("}{0}", id="55-braces"),
-    pytest.param("{shard9}x", id="55-hash-tag"),
-    pytest.param("a}b", id="55-one-brace"),
-    pytest.param("", id="56-empty"),
-    pytest.param("a" * 129, id="56-129-characters"),
-    pytest.param("a" * 1_000_000, id="56-a-megabyte"),
-    pytest.param("a\0b", id="57-NUL"),
-    pytest.param("a\rb", id="57-CR"),
-    pytest.param("a\n", id="57-LF-at-the-end"),
-    pytest.param("a b", id="57-space"),
-    pytest.param("a\u202eb", id="57-RTL-mark"),
-    pytest.param("a\U0001f600", id="57-emoji"),
-    pytest.param("../../admin", id="58-dots-and-slashes"),
-    pytest.param("..", id="58-dots"),
-    pytest.param("%2e%2e%2f", id="58-encoded"),
-    pytest.param("a/b", id="58-slash"),
-    pytest.param("a\\b", id="58-backslash"),
-    pytest.param("__proto__", id="59-underscore-first"),
-    pytest.param("*", id="59-star"),
-    pytest.param("?", id="59-question-mark"),
-    pytest.param("[a-z]", id="59-range"),
-    pytest.param("caf\u00e9", id="61-composed"),
-    pytest.param("cafe\u0301", id="61-combining"),
-    pytest.param("\u212a", id="61-Kelvin-sign"),
+    pytest.param("}{0}", id="row_55_braces"),
+    pytest.param("{shard9}x", id="row_55_hash-tag"),
+    pytest.param("a}b", id="row_55_one-brace"),
+    pytest.param("", id="row_56_empty"),
+    pytest.param("a" * 129, id="row_56_129-characters"),
+    pytest.param("a" * 1_000_000, id="row_56_a-megabyte"),
+    pytest.param("a\0b", id="row_57_NUL"),
+    pytest.param("a\rb", id="row_57_CR"),
+    pytest.param("a\n", id="row_57_LF-at-the-end"),
+    pytest.param("a b", id="row_57_space"),
+    pytest.param("a\u202eb", id="row_57_RTL-mark"),
+    pytest.param("a\U0001f600", id="row_57_emoji"),
+    pytest.param("../../admin", id="row_58_dots-and-slashes"),
+    pytest.param("..", id="row_58_dots"),
+    pytest.param("%2e%2e%2f", id="row_58_encoded"),
+    pytest.param("a/b", id="row_58_slash"),
+    pytest.param("a\\b", id="row_58_backslash"),
+    pytest.param("__proto__", id="row_59_underscore-first"),
+    pytest.param("*", id="row_59_star"),
+    pytest.param("?", id="row_59_question-mark"),
+    pytest.param("[a-z]", id="row_59_range"),
+    pytest.param("caf\u00e9", id="row_61_composed"),
+    pytest.param("cafe\u0301", id="row_61_combining"),
+    pytest.param("\u212a", id="row_61_Kelvin-sign"),
     pytest.param("a@1", id="execution"),
     pytest.param("a|b", id="bar"),
     pytest.param(7, id="number"),
@@ -95,7 +95,7 @@ async def test_what_is_no_id_is_nothing_in_a_path(
         b"/v1/jobs/..;/x",
     ],
 )
-async def test_58_a_path_leads_nowhere_else(store: Store, path: bytes) -> None:
+async def test_row_58_a_path_leads_nowhere_else(store: Store, path: bytes) -> None:
     """Sent as it is: a client that knows better would tidy it up."""
     async with serving(store, asyncio.Event()) as (port, _):
         reader, writer = await asyncio.open_connection("127.0.0.1", port)
@@ -107,7 +107,9 @@ async def test_58_a_path_leads_nowhere_else(store: Store, path: bytes) -> None:
 
 
 @pytest.mark.parametrize("job_id", ["a", "a" * 128, "constructor", "0", "a.b:c_d-e", "NaN", "null"])
-async def test_59_an_odd_id_is_an_id_like_any_other(client: httpx.AsyncClient, job_id: str) -> None:
+async def test_row_59_an_odd_id_is_an_id_like_any_other(
+    client: httpx.AsyncClient, job_id: str
+) -> None:
     await create(client, {**CRON, "job_id": job_id})
     assert (await client.get(f"/v1/jobs/{job_id}")).json()["job_id"] == job_id
     found = (await client.get("/v1/jobs", params={"prefix": job_id})).json()["jobs"]
@@ -117,7 +119,9 @@ async def test_59_an_odd_id_is_an_id_like_any_other(client: httpx.AsyncClient, j
 
 
 @pytest.mark.parametrize("text", ["*", "?", "[a-z]*", "a*", "{", "\\"])
-async def test_59_what_is_searched_for_is_no_pattern(client: httpx.AsyncClient, text: str) -> None:
+async def test_row_59_what_is_searched_for_is_no_pattern(
+    client: httpx.AsyncClient, text: str
+) -> None:
     await create(client, CRON)
     for name in ("prefix", "group", "tag"):
         answer = await client.get("/v1/jobs", params={name: text})
@@ -125,7 +129,7 @@ async def test_59_what_is_searched_for_is_no_pattern(client: httpx.AsyncClient, 
             assert answer.json()["jobs"] == []
 
 
-def test_60_no_two_names_make_one_key() -> None:
+def test_row_60_no_two_names_make_one_key() -> None:
     """Of what has a colon in it, too: an id, or the time behind one."""
     shard = Shard(0, "tag")
     ids = ["a", "a:b", "b", "a:b:c", "jobs", "job:a", "group:a"]
@@ -143,13 +147,13 @@ def test_60_no_two_names_make_one_key() -> None:
     assert len(keys) == len({*keys})
 
 
-async def test_60_a_queue_and_its_streams_are_nobody_elses(client: httpx.AsyncClient) -> None:
+async def test_row_60_a_queue_and_its_streams_are_nobody_elses(client: httpx.AsyncClient) -> None:
     """A queue's urgent stream is `<queue>:high`, which no other queue can be called."""
     answer = await client.post("/v1/jobs", json={**AT_ONCE, "queue": "mail:high"})
     assert pointers(refused(answer, 400, "bad_input")) == ["/queue"]
 
 
-async def test_61_ids_that_differ_in_case_are_two(client: httpx.AsyncClient) -> None:
+async def test_row_61_ids_that_differ_in_case_are_two(client: httpx.AsyncClient) -> None:
     await create(client, {**CRON, "job_id": "Report"})
     await create(client, {**CRON, "job_id": "report"})
     await client.delete("/v1/jobs/Report")
@@ -157,7 +161,7 @@ async def test_61_ids_that_differ_in_case_are_two(client: httpx.AsyncClient) -> 
 
 
 @pytest.mark.parametrize("body", [AT_ONCE, BODY], ids=["its own id", "a random id"])
-async def test_62_a_job_that_is_sent_twice_at_once_is_one(
+async def test_row_62_a_job_that_is_sent_twice_at_once_is_one(
     client: httpx.AsyncClient, body: dict[str, Any]
 ) -> None:
     headers = {"Idempotency-Key": "once"}
@@ -171,7 +175,7 @@ async def test_62_a_job_that_is_sent_twice_at_once_is_one(
     assert execution["execution_id"] == answers[0].json()["execution_id"]
 
 
-async def test_62_a_key_is_the_callers_own(store: Store, clock: ManualClock) -> None:
+async def test_row_62_a_key_is_the_callers_own(store: Store, clock: ManualClock) -> None:
     one, two = bearer(await make_key(store)), bearer(await make_key(store))
     async with asking(store, clock) as client:
         key = {"Idempotency-Key": "once"}
@@ -189,7 +193,7 @@ async def test_62_a_key_is_the_callers_own(store: Store, clock: ManualClock) -> 
         ("/v1/jobs/mail/run", None),
     ],
 )
-async def test_63_the_same_key_with_another_request_is_refused(
+async def test_row_63_the_same_key_with_another_request_is_refused(
     client: httpx.AsyncClient, keyspace: Read, path: str, body: dict[str, Any] | None
 ) -> None:
     headers = {"Idempotency-Key": "once"}
@@ -198,100 +202,3 @@ async def test_63_the_same_key_with_another_request_is_refused(
     answer = await client.post(path, json=body, headers=headers)
     refused(answer, 409, "idempotency_conflict")
     assert await keyspace() == before
-
-
-Claimed = dict[str, Any]
-
-
-async def again(client: httpx.AsyncClient) -> tuple[Claimed, dict[str, Any]]:
-    """Claim a job's execution, delete the job, and make it anew in the same millisecond: its
-    execution has the very id of the one that still runs. Return what was claimed, and the new
-    job."""
-    await create(client, AT_ONCE)
-    old = await claim(client)
-    assert (await client.delete("/v1/jobs/mail")).status_code == 204
-    new = await create(client, AT_ONCE)
-    assert new["execution_id"] == old["execution_id"]
-    return old, new
-
-
-async def end(client: httpx.AsyncClient, claimed: Claimed, status: str) -> httpx.Response:
-    path = f"/internal/executions/{claimed['execution_id']}/complete"
-    return await client.post(path, json={"status": status, "lease": claimed["lease"]})
-
-
-@pytest.mark.parametrize("status", ["succeeded", "failed"])
-async def test_64_the_end_of_a_deleted_jobs_execution_is_not_that_of_the_new_one(
-    client: httpx.AsyncClient, status: str
-) -> None:
-    old, _ = await again(client)
-    before = (await client.get("/v1/jobs/mail")).json()
-    await end(client, old, status)
-    assert (await client.get("/v1/jobs/mail")).json() == before
-    shown = (await client.get(f"/v1/executions/{old['execution_id']}")).json()
-    assert (shown["status"], shown["attempts"]) == ("waiting", [])
-    new = await claim(client, "w2")
-    assert (new["execution_id"], new["deliveries"]) == (old["execution_id"], 1)
-    assert (await end(client, new, "succeeded")).status_code == 200
-    shown = (await client.get(f"/v1/executions/{old['execution_id']}")).json()
-    assert [one["worker"] for one in shown["attempts"]] == ["w2"]
-
-
-async def test_64_the_lease_of_a_deleted_jobs_execution_is_none_of_the_new_one(
-    client: httpx.AsyncClient,
-) -> None:
-    old, _ = await again(client)
-    new = await claim(client, "w2")
-    assert new["lease"] != old["lease"]
-    assert (await end(client, new, "succeeded")).status_code == 200
-    await end(client, old, "failed")
-    shown = (await client.get(f"/v1/executions/{old['execution_id']}")).json()
-    assert (shown["status"], len(shown["attempts"])) == ("succeeded", 1)
-
-
-async def test_64_cancelling_the_new_one_leaves_the_old_ones_worker_nothing_to_end(
-    client: httpx.AsyncClient,
-) -> None:
-    old, _ = await again(client)
-    answer = await client.post(f"/v1/executions/{old['execution_id']}/cancel")
-    assert answer.status_code == 200, answer.text
-    await end(client, old, "succeeded")
-    shown = (await client.get(f"/v1/executions/{old['execution_id']}")).json()
-    assert shown["status"] == "cancelled"
-    empty = await client.post("/internal/executions/claim", json={"worker": "w2"})
-    assert empty.status_code == 204
-
-
-async def test_64_a_run_by_hand_in_the_same_millisecond_is_another_execution(
-    client: httpx.AsyncClient,
-) -> None:
-    await again(client)
-    run = (await client.post("/v1/jobs/mail/run")).json()["execution_id"]
-    claimed = {(await claim(client, worker))["execution_id"] for worker in ("w2", "w3")}
-    assert len(claimed) == 2
-    assert run in claimed
-
-
-async def test_64_what_a_silent_worker_held_of_the_old_one_is_given_to_nobody(
-    client: httpx.AsyncClient, store: Store
-) -> None:
-    old, _ = await again(client)
-    ready = store.layout.shard_of("mail").ready("default")
-    [row] = await store.client.xpending_range(ready, "workers", "-", "+", 1)
-    held = [row["message_id"]]
-    await store.client.xclaim(ready, "workers", "w1", 0, held, idle=60_000, justid=True)
-    taken = [await claim(client, "w2")]
-
-    async def nothing_is_left() -> bool:
-        answer = await client.post("/internal/executions/claim", json={"worker": "w2"})
-        if answer.status_code == 200:
-            taken.append(answer.json())
-        return answer.status_code == 204
-
-    await eventually(nothing_is_left)
-    fresh = [one for one in taken if one["deliveries"] == 1]
-    assert [one["execution_id"] for one in fresh] == [old["execution_id"]]
-    for one in taken:
-        await end(client, one, "succeeded")
-    shown = (await client.get(f"/v1/executions/{old['execution_id']}")).json()
-    assert (shown["status"], len(shown["attempts"])) == ("succeeded", 1)

@@ -86,6 +86,9 @@ async def test_a_line_stores_what_a_request_of_its_own_stores(
         found = [await get_job(store, job_id) for job_id in ids]
         for job_id in ids:
             assert (await client.delete(f"/v1/jobs/{job_id}")).status_code == 204
+        for shard in store.layout.shards:
+            # Or what is made next in this very millisecond would start in the one after.
+            await store.client.delete(shard.ran_at)
         return [replace(one, live=[]) for one in found]
 
     assert statuses(await bulk(client, *(cron(job_id, **more) for job_id in ids))) == [201] * 4
@@ -124,11 +127,12 @@ async def test_a_line_is_refused_as_a_post_of_its_own_is(
     alone = await client.post(
         "/v1/jobs", content=text, headers={"Content-Type": "application/json"}
     )
-    problem = refused(alone, 400, alone.json()["code"])
+    code = alone.json()["code"]
+    problem = refused(alone, 413 if code == "too_large" else 400, code)
     before = await keyspace()
     # The second one meets what the first one left behind in memory.
     for answer in await bulk(client, text, text):
-        assert (answer["status"], answer["code"]) == (400, problem["code"])
+        assert (answer["status"], answer["code"]) == (problem["status"], code)
         assert answer.get("errors", []) == problem["errors"]
     assert await keyspace() == before
 
@@ -153,7 +157,7 @@ async def test_a_bad_payload_or_id_behind_a_good_shape_is_refused(
     answers = await bulk(
         client, cron("a"), cron("a b"), cron("c", payload="x" * 262_145), cron("d")
     )
-    assert statuses(answers) == [201, 400, 400, 201]
+    assert statuses(answers) == [201, 400, 413, 201]
     assert [one["errors"][0]["pointer"] for one in answers[1:3]] == ["/job_id", "/payload"]
 
 

@@ -12,6 +12,7 @@ from calling import clock as clock
 from calling import keyspace as keyspace
 
 from api.conditions import Conditions
+from engine.clock import ManualClock
 from engine.errors import Conflict
 from engine.store import Store
 from engine.store.jobs import get_job
@@ -48,6 +49,24 @@ async def test_a_job_that_changed_by_itself_is_sent_again_and_may_be_written(
     assert answer.headers["etag"] != tag
     written = await client.put(JOB, json=BODY, headers={"If-Match": tag})
     assert (written.status_code, version_of(written)) == (200, 2)
+
+
+@pytest.mark.parametrize("method", ["PUT", "PATCH", "DELETE"])
+async def test_a_job_that_was_deleted_and_made_anew_is_another_one(
+    client: httpx.AsyncClient, clock: ManualClock, keyspace: Read, method: str
+) -> None:
+    """It has the old one's version, and not its ETag."""
+    old = (await client.put(JOB, json=BODY)).headers["etag"]
+    assert (await client.delete(JOB, headers={"If-Match": old})).status_code == 204
+    clock.advance(1)
+    new = (await client.put(JOB, json=BODY)).headers["etag"]
+    before = await keyspace()
+    body = None if method == "DELETE" else BODY
+    answer = await client.request(method, JOB, headers={"If-Match": old}, json=body)
+    refused(answer, 412, "precondition_failed")
+    assert await keyspace() == before
+    answer = await client.request(method, JOB, headers={"If-Match": new}, json=body)
+    assert answer.status_code in (200, 204)
 
 
 @pytest.mark.parametrize("path", [JOB, CALENDAR])

@@ -176,9 +176,13 @@ async def test_the_end_of_the_process_ends_the_stream_at_once(store: Store) -> N
 
 @pytest.mark.parametrize("position", ["x", "AA", "~", "A" * 9_000])
 async def test_a_position_that_is_none_is_refused(client: httpx.AsyncClient, position: str) -> None:
-    for given in ({"headers": {"Last-Event-ID": position}}, {"params": {"after": position}}):
-        answer = await client.get("/v1/events", **given)  # type: ignore[arg-type]
-        refused(answer, 400, "bad_input")
+    answer = await client.get("/v1/events", params={"after": position})
+    [fault] = refused(answer, 400, "bad_input")["errors"]
+    assert fault["parameter"] == "after"
+    answer = await client.get("/v1/events", headers={"Last-Event-ID": position})
+    problem = refused(answer, 400, "bad_input")
+    assert problem["errors"] == []
+    assert problem["detail"].startswith("Last-Event-ID: ")
 
 
 async def test_who_is_slow_is_cut_off_and_holds_up_nobody(

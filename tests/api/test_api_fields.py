@@ -81,7 +81,6 @@ def headers(value: object) -> dict[str, Any]:
         (headers({"Connection": "v"}), "/target/headers/Connection"),
         (headers({"IDEMPOTENCY-KEY": "v"}), "/target/headers/IDEMPOTENCY-KEY"),
         (headers({"Waterclock-Attempt": "1"}), "/target/headers/Waterclock-Attempt"),
-        ({"payload": "x" * MAX_PAYLOAD_BYTES}, "/payload"),
         ({"queue": 5}, "/queue"),
         ({"queue": "a:b"}, "/queue"),
         ({"queue": "x" * 65}, "/queue"),

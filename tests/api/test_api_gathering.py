@@ -20,7 +20,7 @@ def calls(monkeypatch: pytest.MonkeyPatch) -> list[list[str]]:
     """The ids that each call stored."""
     calls: list[list[str]] = []
 
-    async def noting(store: Store, jobs: list[NewJob]) -> list[bool | Exception]:
+    async def noting(store: Store, jobs: list[NewJob]) -> list[int | Exception]:
         calls.append([job.id for job in jobs])
         return await store_new(store, jobs)
 
@@ -55,9 +55,9 @@ async def test_a_call_carries_no_more_than_it_may(
 
 async def test_one_that_is_alone_later_is_stored_too(store: Store) -> None:
     gathering = Gathering(lambda: store)
-    assert await gathering.create(job("job-0")) is True
-    assert await gathering.create(job("job-0")) is False
-    assert await gathering.create(job("job-1")) is True
+    assert await gathering.create(job("job-0")) == 1
+    assert await gathering.create(job("job-0")) == 0
+    assert await gathering.create(job("job-1")) == 1
 
 
 async def test_of_two_with_one_id_the_first_counts(store: Store) -> None:
@@ -99,7 +99,7 @@ async def test_a_caller_that_has_gone_holds_up_nobody(store: Store) -> None:
     gone = asyncio.create_task(gathering.create(job("job-0")))
     await asyncio.sleep(0)
     gone.cancel()
-    assert await gathering.create(job("job-1")) is True
+    assert await gathering.create(job("job-1")) == 1
     assert gone.cancelled()
     # It was on its way, as any request whose caller goes.
     assert (await get_job(store, "job-0")).job.id == "job-0"

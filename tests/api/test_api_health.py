@@ -43,6 +43,7 @@ async def setting(store: Store, name: str, value: str) -> AsyncIterator[None]:
 async def test_the_root_says_what_this_is_and_where_to_go(client: httpx.AsyncClient) -> None:
     answer = (await client.get("/")).json()
     assert (answer["name"], answer["version"]) == ("waterclock", __version__)
+    assert answer["links"]["docs"] == "/docs"
     for path in answer["links"].values():
         assert (await client.get(path)).status_code == 200
 

@@ -7,8 +7,8 @@ from typing import Any
 import calling
 import httpx
 import pytest
-from burying import bury, delivered
-from calling import Read, pointers, refused
+from burying import bury, delivered, die
+from calling import AT_ONCE, Read, create, pointers, refused
 from seeding import NOW, fire
 
 from engine.execution import DeadReason
@@ -54,6 +54,15 @@ async def test_a_list_says_what_died_when_and_why(client: httpx.AsyncClient, sto
             "status_code": 503,
         }
     ]
+
+
+async def test_a_letter_shows_a_target_in_the_words_in_which_it_was_sent(
+    client: httpx.AsyncClient, store: Store
+) -> None:
+    target = {"type": "http", "url": "https://example.com/hook", "signing": "job"}
+    await create(client, {**AT_ONCE, "target": target})
+    letter = await die(store, await delivered(store, "mail", "http"))
+    assert (await client.get(f"/v1/dead/{letter}")).json()["target"] == target
 
 
 async def test_a_letter_is_shown_with_target_payload_and_attempts(

@@ -138,7 +138,7 @@ async def test_no_more_is_read_than_is_stored(
 ) -> None:
     taken, storing, may_go_on = 0, asyncio.Event(), asyncio.Event()
 
-    async def wait(store: Store, jobs: list[NewJob]) -> list[bool | Exception]:
+    async def wait(store: Store, jobs: list[NewJob]) -> list[int | Exception]:
         storing.set()
         await may_go_on.wait()
         return await store_new(store, jobs)

@@ -13,6 +13,7 @@ from calling import CRON, create, refused
 from api.openapi_words import PATH_PARAMETERS
 from api.operations import Operation
 from api.routes import OPERATIONS
+from engine.store.jobs import MAX_PAGE
 
 client, clock = calling.client, calling.clock
 
@@ -59,6 +60,24 @@ async def test_a_parameter_that_is_given_again_is_refused(
         if get_origin(field.annotation) is not list:
             name = field.alias or name
             assert await refused_query(client, operation, f"{name}=1&{name}=1") == name
+
+
+async def test_a_number_out_of_bounds_is_told_the_bound(client: httpx.AsyncClient) -> None:
+    for limit, bound in (("-1", "equal to 1"), ("0", "equal to 1"), ("1000000000", f"{MAX_PAGE}")):
+        answer = await client.get("/v1/jobs", params={"limit": limit})
+        [fault] = refused(answer, 400, "bad_input")["errors"]
+        assert fault["detail"].endswith(bound)
+    for limit in ("x", "1.0", "+1", "1e3", "1_0", "٣", "9" * 5_000):
+        answer = await client.get("/v1/jobs", params={"limit": limit})
+        [fault] = refused(answer, 400, "bad_input")["errors"]
+        assert fault["detail"] == "this must be a whole number"
+
+
+async def test_an_unknown_parameter_is_called_one(client: httpx.AsyncClient) -> None:
+    for path in ("/v1/jobs", "/healthz"):
+        answer = await client.get(path, params={"surprise": "1"})
+        [fault] = refused(answer, 400, "bad_input")["errors"]
+        assert fault == {"parameter": "surprise", "detail": "there is no such query parameter"}
 
 
 async def test_a_list_may_be_given_again(client: httpx.AsyncClient) -> None:

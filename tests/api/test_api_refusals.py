@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gzip
 import json
 from collections.abc import AsyncIterator
 from typing import Any
@@ -52,6 +53,25 @@ async def test_what_is_no_exact_json_object_is_refused(
     # No field is at fault: the body as a whole was not read.
     assert refused(answer, 400, "bad_input")["errors"] == []
     assert await keyspace() == before
+
+
+@pytest.mark.parametrize(
+    ("path", "content_type"),
+    [("/v1/jobs", "application/json"), ("/v1/jobs/bulk", "application/x-ndjson")],
+)
+async def test_a_compressed_body_is_refused_as_one(
+    client: httpx.AsyncClient, keyspace: Read, path: str, content_type: str
+) -> None:
+    before = await keyspace()
+    headers = {"Content-Type": content_type, "Content-Encoding": "gzip"}
+    answer = await client.post(
+        path, content=gzip.compress(json.dumps(CRON).encode()), headers=headers
+    )
+    assert "Content-Encoding" in refused(answer, 415, "unsupported_media_type")["detail"]
+    assert await keyspace() == before
+    headers["Content-Encoding"] = "identity"
+    answer = await client.post(path, content=json.dumps(CRON), headers=headers)
+    assert answer.is_success
 
 
 @pytest.mark.parametrize(

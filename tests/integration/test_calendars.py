@@ -22,7 +22,6 @@ from engine.scheduler import Scheduler
 from engine.shards import ShardKeeper
 from engine.store import Store
 from engine.store.calendars import (
-    BATCH,
     MOST_CALENDARS,
     delete_calendar,
     get_calendar,
@@ -31,6 +30,7 @@ from engine.store.calendars import (
 )
 from engine.store.changes import pause_job, preview_resume, resume_job
 from engine.store.jobs import create_jobs, delete_job, get_job, run_job
+from engine.store.replanning import BATCH
 from engine.store.snapshot import read_calendars
 
 HOUR, DAY = 60 * MINUTE, 1440 * MINUTE
@@ -343,7 +343,7 @@ async def test_a_change_reaches_all_jobs_that_name_the_calendar_and_no_others(
 async def test_a_batch_ends_where_the_next_begins(
     any_store: Store, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("engine.store.calendars.BATCH", 3)
+    monkeypatch.setattr("engine.store.replanning.BATCH", 3)
     await put_calendar(any_store, OPEN, NOW)
     jobs = [asked(any_store, f"j{n}", "0 9 16 1 *", roll="next_business_day") for n in range(40)]
     await created(any_store, *jobs)

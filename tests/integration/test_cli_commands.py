@@ -104,7 +104,7 @@ TABLE = {
         Line("secrets create --group acme", "whsec_"),
         Line("secrets list --group acme --json", '"secrets"'),
         Line("secrets delete --group acme sec_0123456789abcdef", "Error: ", 1),
-        Line("groups delete acme", "Aborted!", 1),
+        Line("groups delete acme", "Error: nobody answers.*--yes", 1),
         Line("groups delete acme --yes", "deleted +1"),
         Line("groups show acme", "Error: ", 1),
     ],

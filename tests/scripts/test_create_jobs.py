@@ -39,7 +39,7 @@ from engine.store.creating import MOST_AT_ONCE, new_jobs, store_new
 from engine.store.dependencies import link_job
 from engine.store.due import Fired
 from engine.store.executions import complete_executions
-from engine.store.jobs import create_jobs, get_job
+from engine.store.jobs import create_jobs, get_job, run_job
 from engine.store.registering import register_job
 
 IMMEDIATE = registration("job-0", AT_ONCE, next_run_at=None, run_at=NOW)
@@ -57,7 +57,7 @@ HASH = {
 }
 
 
-async def create(store: Store, *registrations: Registration) -> tuple[list[bool], Keyspace]:
+async def create(store: Store, *registrations: Registration) -> tuple[list[int], Keyspace]:
     """Return the answers, and what the shard of the first then holds."""
     created = await create_jobs(store, registrations)
     return created, await read_shard(store, store.layout.shard_of(registrations[0].job.id))
@@ -219,8 +219,35 @@ async def test_one_refused_shard_is_told_for_its_jobs_alone(store: Store) -> Non
         if store.layout.shard_of(job_id) is bad:
             assert isinstance(answer, Conflict)
         else:
-            assert answer is True
+            assert answer == 1
     await store.client.delete(bad.plans)
+
+
+@pytest.mark.parametrize(
+    ("noted", "answer", "ran_at"),
+    [(NOW - 1, 1, NOW), (NOW, NOW + 1, NOW + 1), (NOW + 5, NOW + 6, NOW + 6)],
+)
+async def test_what_starts_at_once_is_later_than_what_deleted_jobs_left(
+    any_store: Store, noted: int, answer: int, ran_at: int
+) -> None:
+    shard = any_store.layout.shard_of("job-0")
+    await any_store.client.set(shard.ran_at, noted)
+    created, after = await create(any_store, IMMEDIATE)
+    assert created == [answer]
+    job = after["job:job-0"]
+    assert [name for name in job if name.startswith("x:")] == [f"x:{ran_at}"]
+    [entry] = after["ready:default"].values()
+    assert (entry["execution_id"], entry["due_at"]) == (f"job-0@{ran_at}", str(ran_at))
+    assert job["ran_at"] == str(ran_at)
+    assert after["ledger"][-1] == ["fired", f"job-0@{ran_at}", 1, ran_at, "default"]
+
+
+async def test_what_is_run_by_hand_is_later_than_what_deleted_jobs_left(any_store: Store) -> None:
+    shard = any_store.layout.shard_of("job-0")
+    await any_store.client.set(shard.ran_at, NOW + 5)
+    created, _ = await create(any_store, registration("job-0"))
+    assert created == [1]
+    assert await run_job(any_store, "job-0", NOW) == f"job-0@{NOW + 6}"
 
 
 async def test_a_plan_id_that_stands_for_another_plan_is_refused(any_store: Store) -> None:

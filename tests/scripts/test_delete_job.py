@@ -48,7 +48,7 @@ async def test_an_execution_that_nobody_has_started_goes_too(any_store: Store) -
     shard = await seed(any_store, registration("job-0"))
     await run_job(any_store, "job-0", NOW - 1)
     await delete_job(any_store, "job-0")
-    assert (await read_shard(any_store, shard)).keys() == {"plans", "ledger"}
+    assert (await read_shard(any_store, shard)).keys() == {"plans", "ledger", "ran_at"}
 
 
 async def test_a_delivery_that_is_running_goes_on(any_store: Store) -> None:
@@ -68,7 +68,31 @@ async def test_a_retry_leaves_the_index_and_the_history_goes(any_store: Store) -
     shard = any_store.layout.shards[delivery.shard]
     assert "runs:job-0" in await read_shard(any_store, shard)
     await delete_job(any_store, "job-0")
-    assert (await read_shard(any_store, shard)).keys() == {"plans", "ledger"}
+    assert (await read_shard(any_store, shard)).keys() == {"plans", "ledger", "ran_at"}
+
+
+async def test_the_newest_time_of_its_executions_is_noted_for_a_minute(any_store: Store) -> None:
+    """Of those that are live, and of those by hand that have ended."""
+    ids = job_ids(any_store, 3)
+    shard = await seed(any_store, *(registration(job_id) for job_id in ids))
+    await run_job(any_store, ids[0], NOW + 7)
+    [delivery] = await take(any_store)
+    await complete_executions(any_store, [result(delivery)], NOW + 8)
+    await delete_job(any_store, ids[0])
+    assert (await read_shard(any_store, shard))["ran_at"] == str(NOW + 7)
+    assert 0 < await any_store.client.pttl(shard.ran_at) <= 60_000
+    await fire(any_store, shard)
+    await delete_job(any_store, ids[1])
+    assert (await read_shard(any_store, shard))["ran_at"] == str(NOW + 7)
+    await run_job(any_store, ids[2], NOW + 9)
+    await delete_job(any_store, ids[2])
+    assert (await read_shard(any_store, shard))["ran_at"] == str(NOW + 9)
+
+
+async def test_a_job_of_which_nothing_was_live_leaves_no_note(any_store: Store) -> None:
+    shard = await seed(any_store, registration("job-0"))
+    await delete_job(any_store, "job-0")
+    assert "ran_at" not in await read_shard(any_store, shard)
 
 
 async def test_an_execution_that_waits_for_room_goes_too(any_store: Store) -> None:

@@ -182,7 +182,7 @@ async def test_of_a_job_that_is_gone_nothing_waits_again(any_store: Store, lane:
     shard = any_store.layout.shards[delivery.shard]
     await delete_job(any_store, "job-0")
     assert await hand_back_executions(any_store, [delivery], lane=lane) == [True]
-    assert (await read_shard(any_store, shard)).keys() == {"plans", "ledger"}
+    assert (await read_shard(any_store, shard)).keys() == {"plans", "ledger", "ran_at"}
 
 
 async def test_a_batch_goes_over_shards_and_answers_in_its_order(any_store: Store) -> None:

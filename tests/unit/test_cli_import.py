@@ -15,6 +15,8 @@ from engine.cli.client import Refused
 SAMPLES = Path(__file__).parent / "data" / "importers"
 TICK = '{"beat_schedule": {"tick": {"task": "app.tick", "schedule": 30, "relative": true}}}'
 BROKEN = '{"beat_schedule": {"good": {"task": "t", "schedule": 30}, "bad": {"task": "t"}}}'
+AT_REBOOT = "@reboot /usr/bin/run\n"
+URL = "https://example.com/run"
 
 
 class FakeApi:
@@ -80,6 +82,13 @@ def test_a_dry_run_asks_nobody_and_shows_jobs_and_notes(api: FakeApi) -> None:
     assert columns.split()[:4] == ["OF", "FIELD", "VALUE", "WHY"]
     assert note.split()[:3] == ["tick", "relative", "true"]
     assert result.stderr == "1 new, 1 notes; hours without a zone are UTC\n"
+
+
+def test_a_line_for_each_start_of_the_deployment_has_no_next_time(api: FakeApi) -> None:
+    result = run("-", "--from", "crontab", "--url", URL, "--dry-run", "--json", text=AT_REBOOT)
+    [job] = jobs_of(result)
+    assert (job["status"], job["next_run_at"]) == ("new", None)
+    assert (job["body"]["schedule_expr"], job["body"]["dialect"]) == ("@reboot", "vixie")
 
 
 def test_a_dry_run_in_json_holds_the_whole_body(api: FakeApi) -> None:

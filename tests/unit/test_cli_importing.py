@@ -36,7 +36,8 @@ class FakeApi:
         if body["job_id"] in self.jobs:
             raise Refused({"code": "job_exists", "detail": "it exists"})
         self.jobs[body["job_id"]] = body
-        return {**body, "next_run_at": NEXT}
+        has_clock_times = body["schedule_expr"] != "@reboot"
+        return {**body, "next_run_at": NEXT if has_clock_times else None}
 
 
 @pytest.fixture
@@ -57,6 +58,15 @@ def invoke(*args: str, text: str | bytes | None = None) -> Result:
 def lines_of(result: Result) -> list[dict[str, Any]]:
     lines: list[dict[str, Any]] = json.loads(result.stdout)
     return lines
+
+
+def test_a_line_for_each_start_of_the_deployment_is_registered_as_such(api: FakeApi) -> None:
+    result = run("-", "--user", text="@reboot /bin/warm\n")
+    assert result.exit_code == 0, result.output
+    [body] = api.jobs.values()
+    assert (body["schedule_expr"], body["payload"]["command"]) == ("@reboot", "/bin/warm")
+    [line] = lines_of(run("-", "--user", "--json", "--dry-run", text="@reboot /bin/warm\n"))
+    assert line["next_runs"] == []
 
 
 def test_a_line_becomes_a_job_that_posts_the_command(api: FakeApi) -> None:

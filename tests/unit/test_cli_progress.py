@@ -14,7 +14,7 @@ import pytest
 from click.testing import CliRunner
 
 from engine.cli import main, options
-from engine.cli.options import confirm_one
+from engine.cli.options import confirm_all, confirm_one
 from engine.cli.progress import progress, told_at_the_end
 
 STEP = {"changed": 2, "unchanged": 0, "failed": 0, "first_failed": [], "left": 5, "next": "b"}
@@ -136,6 +136,29 @@ def test_nobody_is_asked_who_said_yes_or_is_a_program(monkeypatch: pytest.Monkey
 class Terminal(io.StringIO):
     def isatty(self) -> bool:
         return True
+
+
+def test_much_is_not_done_where_nobody_answers(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sys, "stdin", io.StringIO(""))
+    with pytest.raises(click.ClickException, match="--yes"):
+        confirm_all("Delete them all?", False)
+    confirm_all("Delete them all?", True)
+
+
+@pytest.mark.parametrize("stream", [io.StringIO, Terminal])
+def test_who_says_no_to_much_is_obeyed(
+    monkeypatch: pytest.MonkeyPatch, stream: type[io.StringIO]
+) -> None:
+    for said in ("n\n", "\n"):
+        monkeypatch.setattr(sys, "stdin", stream(said))
+        with pytest.raises(click.Abort):
+            confirm_all("Delete them all?", False)
+
+
+def test_ctrl_c_at_a_question_is_no_lack_of_an_answer(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sys, "stdin", Terminal(""))
+    with pytest.raises(click.Abort):
+        confirm_all("Delete them all?", False)
 
 
 @pytest.fixture

@@ -52,6 +52,15 @@ def test_next_knows_single_times_phases_and_zones_in_the_text(expr: str, first: 
     assert [time["at"] for time in shown["times"]] == [first]
 
 
+def test_a_schedule_without_clock_times_is_right_and_has_none(tmp_path: Path) -> None:
+    table = tmp_path / "t.tsv"
+    table.write_text("dialect\texpression\nvixie\t@reboot\n")
+    [told] = [json.loads(line) for line in run("next", "--file", str(table)).stdout.splitlines()]
+    assert (told["valid"], told["never"], told["times"], told["error"]) == (True, False, [], None)
+    said = run("next", "@reboot").stdout
+    assert said.startswith("At each start of the deployment (vixie")
+
+
 def test_a_table_is_judged_row_by_row_whatever_is_wrong(tmp_path: Path) -> None:
     file = tmp_path / "schedules.tsv"
     rows = [
@@ -100,6 +109,14 @@ def test_lint_says_what_it_means_and_how_others_write_it() -> None:
     assert told["quartz"] == "0 */35 9 ? * MON"
     assert "[uneven_step]" in result.stderr
     assert json.loads(run("lint", "@daily", "--json").stdout)["warnings"] == []
+
+
+def test_lint_fails_for_what_never_fires() -> None:
+    for more in ([], ["--json"]):
+        result = CliRunner().invoke(main, ["lint", "0 0 30 2 *", *more])
+        assert result.exit_code == 1
+        assert "never_fires" in result.output
+        assert "February" in result.stdout
 
 
 def test_explain_asks_the_api_and_prints_the_sentence(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -90,9 +90,12 @@ def test_json_is_one_frame(monkeypatch: pytest.MonkeyPatch) -> None:
     assert json.loads(result.stdout) == FRAME
 
 
-def test_once_prints_one_frame(monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("flags", [["--once"], []])
+def test_one_frame_is_printed_if_asked_for_or_where_there_is_no_terminal(
+    monkeypatch: pytest.MonkeyPatch, flags: list[str]
+) -> None:
     monkeypatch.setattr(options, "Api", lambda *_: FakeApi())
-    result = CliRunner().invoke(main, ["top", "--once"])
+    result = CliRunner().invoke(main, ["top", *flags])
     assert result.exit_code == 0, result.output
     assert result.stdout.startswith("Waterclock  08:00:00")
 

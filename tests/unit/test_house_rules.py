@@ -26,7 +26,7 @@ LAYERS = {
     "loops": "engine.loop engine.shards engine.scheduler engine.backfiller engine.worker"
     " engine.announcer engine.gatekeeper engine.gates engine.lanes"
     " engine.reading engine.holding engine.beats engine.reporting engine.pushback"
-    " engine.reclaimer engine.sweeper engine.relay engine.targets engine.embedded"
+    " engine.reclaimer engine.sweeper engine.relay engine.replanner engine.targets engine.embedded"
     " engine.supervisor",
     "processes": "engine.__main__ engine.cli engine.demo engine.logs engine.roles"
     " engine.handlers api bench",
@@ -45,6 +45,7 @@ LOOPS = {
     "engine.worker": (),
     "engine.reclaimer": (),
     "engine.relay": ("engine.shards",),
+    "engine.replanner": ("engine.shards",),
 }
 """Loop → the loops it may import."""
 

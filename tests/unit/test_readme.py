@@ -40,6 +40,19 @@ def table_after(heading: str, page: str = README) -> list[list[str]]:
     return [[re.sub(r"^`([^`]*)`$", r"\1", cell.strip()) for cell in row] for row in rows]
 
 
+def test_every_link_within_the_page_leads_somewhere_and_every_section_is_in_the_contents() -> None:
+    text = re.sub(r"^```.*?^```$", "", README, flags=re.MULTILINE | re.DOTALL)
+    headings = re.findall(r"^(##+) (.+)$", text, re.MULTILINE)
+    anchors = [re.sub(r"[^\w -]", "", title.lower()).replace(" ", "-") for _, title in headings]
+    assert len(set(anchors)) == len(anchors)
+    assert {*re.findall(r"\]\(#([^)]+)\)", text)} <= {*anchors}
+    contents, _, _ = text.partition("\n## ")
+    tops = {a for (level, _), a in zip(headings, anchors, strict=True) if level == "##"}
+    # These two are shown by what is in them.
+    tops -= {"looking-after-jobs", "when-an-execution-fails"}
+    assert tops <= {*re.findall(r"\]\(#([^)]+)\)", contents)}
+
+
 def test_every_setting_stands_in_the_table_with_its_default_and_meaning() -> None:
     rows = table_after("### Settings")
     expected = [

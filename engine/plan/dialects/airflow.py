@@ -4,7 +4,7 @@
   is `*` or `?` as a whole: `*/2` is restricted.
 - Weekdays are 0-7, and 0 and 7 are Sunday. `?` may stand for `*` in a day field.
 - A reversed range runs on past the end: `22-2`, `SAT-SUN`.
-- `a/step` means `a` to the field's end; a long step leaves the first value.
+- `a/step` means `a` to the field's end; one longer than the field is refused.
 - `L` is the last day of the month, `15W` the working day nearest to the 15th, `L5` the last Friday
   (the L comes first), `5#3` the third Friday.
 - croniter takes six fields with the seconds last; here they are refused, since Airflow's schedules

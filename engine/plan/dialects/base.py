@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from engine.errors import BadInput
 from engine.plan.cron_eval import LocalTimes
 from engine.plan.cron_parse import refusal
-from engine.plan.schedule import Every, Once
+from engine.plan.schedule import Every, Once, Reboot
 from engine.plan.zones import load_zone
 
 
@@ -44,7 +44,7 @@ class Dialect:
     name: str
     summary: str
     """One line for people who choose between dialects."""
-    parse: Callable[[str, Context], Reading | Every | Once]
+    parse: Callable[[str, Context], Reading | Every | Once | Reboot]
     """Returns what a text means. Refuses with BadExpression(field="schedule_expr") what the dialect
     cannot read, naming its field, the text, the position and what would be right; with NeverFires
     a single time that has passed."""

@@ -6,7 +6,7 @@
 - Both day fields must match, always: Jenkins has no OR as cron has.
 - Weekdays are 0-7, and 0 and 7 are Sunday. There are no names.
 - A step follows `*`, a range or `H`; `8/16` is refused. A step longer than the range is
-  refused after `H`, and elsewhere leaves the first value only. A reversed range is refused.
+  refused after `H`, one longer than the field everywhere. A reversed range is refused.
 - Macros are hashed: `@hourly` is `H * * * *`, `@midnight` some time from 0:00 to 2:59.
 - A first line `TZ=Area/City` sets the zone. Jenkins accepts several schedules, one a line; here
   each is a job of its own. Lines that are empty or start with `#` are ignored.

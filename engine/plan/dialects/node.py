@@ -5,8 +5,8 @@ The packages differ; where they do, cron-parser is followed (BullMQ, Bree and Ag
 - Both day fields restricted: a day that matches either fires. A field is unrestricted only if it
   is `*` or `?` as a whole: `*/2` and `1-31` are restricted. (node-cron has both match.)
 - Weekdays are 0-7, and 0 and 7 are Sunday; `1/2` runs on to 7. `?` may be a day field.
-- A value that a list repeats is refused, and so is a reversed range; a long step leaves the first
-  value.
+- A value that a list repeats is refused, and so are a reversed range and a step that is longer
+  than the field.
 - `L`, `L-3`, `15W`, `LW`, `5L` and `5#3` as in days.py; `#` must be all of its field.
 - Beside cron's macros: `@secondly`, `@minutely`, `@weekdays`, `@weekends`.
 """

@@ -3,7 +3,7 @@
 - Both day fields restricted: a day that matches either fires. If one is `*` or `?`, both must
   match. Unlike cronie, `*/2` counts as restricted (`*/1` does not).
 - Weekdays are 0-6 and 0 is Sunday: 7 is refused. `?` may stand wherever `*` may.
-- `a/step` means `a` to the field's end; a long step leaves the first value. A reversed range is
+- `a/step` means `a` to the field's end; one longer than the field is refused. A reversed range is
   refused.
 - `@every 1h30m` takes a Go duration and counts from the job's creation; parts of a second are
   dropped, and less than one is refused.

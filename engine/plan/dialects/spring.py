@@ -6,7 +6,7 @@
 - Weekdays are 0-7: 1 is Monday, 0 and 7 are Sunday. `*` is 1-7, so `*/2` is Monday, Wednesday,
   Friday and Sunday.
 - A reversed range is refused, but Sunday may open one: `SUN-FRI`.
-- `a/step` means `a` to the field's end (7 for weekdays); a long step leaves the first value.
+- `a/step` means `a` to the field's end (7 for weekdays); one longer than the field is refused.
 - `L`, `L-3`, `LW`, `15W`, `5L`, `FRI#2` as in days.py, also in lists. Where Spring would carry
   `31W` over into the next month, the day stays in its own, as in Quartz.
 - `-` turns a trigger off, which is not a schedule: it is refused.

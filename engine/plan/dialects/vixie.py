@@ -4,12 +4,13 @@
   (`*/2` counts), both must match: cronie's star rule.
 - Weekdays are 0-7, and 0 and 7 are Sunday; names may stand in lists and ranges.
 - `5-5` is 5 and `MON-MON` is Monday; a reversed range (`22-2`, `SAT-SUN`) is refused.
-- `a/step` means `a` to the field's end; a step beyond the field's width (`*/90`) leaves the first
-  value only.
+- `a/step` means `a` to the field's end. A step that is longer than the field (`*/90`) is refused:
+  cron would take the first value alone, which nobody means who writes it.
 - `0~30` is one minute of the range, `~` one of the whole field, and `~/10` every tenth from one of
   the first ten (cronie, OpenBSD). cron draws it when it reads the file; here it is drawn from a
   hash of the job's id, so it never changes.
-- Macros may be written in either case; `@reboot` has no clock time and is refused.
+- Macros may be written in either case. `@reboot`, which means each start of cron there, means each
+  start of the deployment.
 """
 
 from __future__ import annotations
@@ -21,6 +22,7 @@ from engine.plan.cron_fields import FIVE_FIELDS, Field
 from engine.plan.cron_parse import Grammar, read_cron
 from engine.plan.dialects.base import Context, Dialect, Reading
 from engine.plan.dialects.hashed import Draw, read_hashed, spread
+from engine.plan.schedule import Reboot
 
 MACROS = {
     "@yearly": "0 0 1 1 *",
@@ -65,7 +67,9 @@ def parse_cron(expr: str) -> CronFields:
     return read_cron(GRAMMAR, expr)
 
 
-def parse(expr: str, context: Context) -> Reading:
+def parse(expr: str, context: Context) -> Reading | Reboot:
+    if expr.strip().lower() == "@reboot":
+        return Reboot()
     if "~" in expr:
         return read_hashed(GRAMMAR, expr, context.job_id, _choose)
     return Reading(parse_cron(expr), " ".join(expr.split()))

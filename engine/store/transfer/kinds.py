@@ -27,14 +27,17 @@ class Kind:
 
     fate: Fate
     how: str
+    by_processes: bool = False
+    """Whether processes write such keys that were merely started: they make no deployment in use
+    (of ready streams, while they are empty)."""
 
 
-def _moved(record: str) -> Kind:
-    return Kind(Fate.MOVED, record)
+def _moved(record: str, *, by_processes: bool = False) -> Kind:
+    return Kind(Fate.MOVED, record, by_processes)
 
 
-def _rebuilt(how: str) -> Kind:
-    return Kind(Fate.REBUILT, how)
+def _rebuilt(how: str, *, by_processes: bool = False) -> Kind:
+    return Kind(Fate.REBUILT, how, by_processes)
 
 
 def _left(why: str) -> Kind:
@@ -47,6 +50,7 @@ DEPLOYMENT: dict[str, Kind] = {
     "schedulers": _left("it lists processes of this server"),
     "processes": _left("it lists processes of this server"),
     "calendars": _moved("hash"),
+    "zones": _moved("hash", by_processes=True),
     "queues": _moved("hash"),
     "hosts": _moved("hash"),
     "pushback": _moved("hash"),
@@ -54,7 +58,7 @@ DEPLOYMENT: dict[str, Kind] = {
     "keys": _moved("hash"),
     "keys:used": _moved("hash"),
     "secrets": _moved("hash"),
-    "signing": _moved("string"),
+    "signing": _moved("string", by_processes=True),
     "request": _left("answers to requests that are sent again: they are kept for a day at most"),
 }
 """Keys of no shard, by what follows their prefix, or by its first word."""
@@ -71,16 +75,19 @@ SHARD: dict[str, Kind] = {
     "dependents": _moved("dependents"),
     "arrivals": _moved("arrivals"),
     "awaiting": _moved("arrivals"),
-    "ready": _moved("entry"),
+    "ready": _moved("entry", by_processes=True),
     "dead": _moved("letter"),
     "letter": _moved("letter"),
     "effects": _moved("effects"),
     "outbox": _moved("outbox"),
     "ledger": _moved("ledger"),
     "gates": _moved("gates"),
+    "ran_at": _left("it keeps the runs of new jobs apart from those of deleted ones, for a minute"),
     "lease": _left("schedulers take new ones"),
     "fence": _left("tokens begin anew with the target's clock; nobody has an old one there"),
+    "zones": _rebuilt("from zones: jobs of each may come from every shard", by_processes=True),
     "frozen": _left("it says that this shard is stopped"),
+    "starts": _left("the target starts anew; this one is of no shard, but has the schedulers' tag"),
 }
 """Keys of a shard, by the word that follows their tag."""
 

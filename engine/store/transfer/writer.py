@@ -11,7 +11,7 @@ from collections.abc import Callable
 from typing import Any
 
 from engine.errors import BadInput
-from engine.keys import GROUP, PREFIX, Shard, bucket_of
+from engine.keys import GROUP, PREFIX, ZONES, Shard, bucket_of
 from engine.names import split_execution_id
 from engine.store import Store
 from engine.store.transfer.kinds import DEPLOYMENT, Fate
@@ -60,7 +60,11 @@ class Writer:
                 raise reply
 
     def hash(self, record: Record) -> None:
-        self._hset(_key_of(record, "hash"), record["fields"])
+        key = _key_of(record, "hash")
+        self._hset(key, record["fields"])
+        if key == ZONES:
+            for shard in self._layout.shards:
+                self._pipe.sadd(shard.zones, *dict(_pairs(record["fields"])))
 
     def string(self, record: Record) -> None:
         self._pipe.set(_key_of(record, "string"), record["value"])

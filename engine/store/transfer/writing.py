@@ -120,7 +120,7 @@ async def _first_of_a_deployment(store: Store) -> str | None:
     async for names in _keys(store):
         for name in names:
             kind = kind_of(name)
-            if kind is None or (kind.fate is not Fate.LEFT and kind.how not in ("entry", "string")):
+            if kind is None or (kind.fate is not Fate.LEFT and not kind.by_processes):
                 return name
             if kind.how == "entry" and await store.client.xlen(name):
                 return name

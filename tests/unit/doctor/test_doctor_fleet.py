@@ -124,7 +124,21 @@ def test_a_finding_that_is_well_has_no_advice_and_any_other_has() -> None:
             "0.9, 1.0",
             "deploy",
         ),
-        ({"zones": "2025a"}, "time zones", "warn", "2025a, 2026f", "same tzdata"),
+        ({"zones": "2025a"}, "time zones", "warn", "2025a, 2026f", "newest, 2026f"),
+        (
+            {"zones_before": frozenset({"2027a"})},
+            "time zones",
+            "warn",
+            "2026f, and 2027a before",
+            "newest, 2027a",
+        ),
+        (
+            {"zones_before": frozenset({"2026a"})},
+            "time zones",
+            "warn",
+            "2026f; next times of 2026a are left",
+            "in a minute",
+        ),
         (
             {"letters": replace(WELL.letters, last_hour=5)},
             "dead letters",

@@ -120,7 +120,7 @@ def ours(expr: str, timezone: str, after: int, until: int) -> list[int]:
 def field(low: int, high: int) -> st.SearchStrategy[str]:
     """A cron field of one or two entries; often `*`, since a test of nothing tests nothing."""
     number = st.integers(low, high)
-    step = st.one_of(st.just(""), st.integers(1, 40).map("/{}".format))
+    step = st.one_of(st.just(""), st.integers(1, min(40, high)).map("/{}".format))
     span = st.tuples(number, number).map(lambda ends: f"{min(ends)}-{max(ends)}")
     stepped = st.tuples(st.one_of(st.just("*"), span, number.map(str)), step).map("".join)
     listed = st.lists(stepped, min_size=1, max_size=2).map(",".join)
@@ -184,7 +184,13 @@ def random_expression(rng: Random) -> str:
         if (a, b) == (low, high):
             b -= 1
         return rng.choice(
-            ["*", f"*/{rng.randint(2, 9)}", f"{a}", f"{a},{b}", f"{a}-{b}" if b > a else f"{a}"]
+            [
+                "*",
+                f"*/{rng.randint(2, min(9, high))}",
+                f"{a}",
+                f"{a},{b}",
+                f"{a}-{b}" if b > a else f"{a}",
+            ]
         )
 
     return " ".join([one(0, 59), one(0, 23), one(1, 31), rng.choice(["*", one(1, 12)]), one(0, 6)])

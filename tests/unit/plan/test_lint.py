@@ -225,7 +225,7 @@ def test_a_conversion_has_the_same_next_fifty_times(dialect: str) -> None:
         try:
             schedule = parse_schedule(expr, zone, now=NOW, dialect=dialect, job_id=JOB)
         except BadExpression:
-            # `@reboot` and its like are collected as valid, and have no clock time.
+            # `@once` and its like are collected as valid, and have no clock time.
             continue
         found = of(expr, zone, dialect)
         original = times_of(schedule)

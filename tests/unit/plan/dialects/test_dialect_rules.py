@@ -148,11 +148,17 @@ def test_a_question_mark_stands_where_the_dialect_allows_it(dialect: str, expr: 
         ("airflow", "0 22-2 * * *", [0, 1, 2, 22, 23]),
         ("airflow", "0 20/2 * * *", [20, 22]),
         ("spring", "0 0 20/3 * * *", [20, 23]),
-        ("node", "0 */25 * * *", [0]),
+        ("node", "0 */24 * * *", [0]),
     ],
 )
 def test_ranges_and_steps_give_these_hours(dialect: str, expr: str, hours: list[int]) -> None:
     assert [at.hour for at in times(dialect, expr, len(hours))] == hours
+
+
+@pytest.mark.parametrize("dialect", ["vixie", "jenkins", "k8s", "node", "airflow", "celery"])
+def test_a_step_that_is_longer_than_its_field_is_refused(dialect: str) -> None:
+    for expr in ("*/61 * * * *", "0-59/1000000000 * * * *", "0 */25 * * *", "0 0 * * */8"):
+        assert "longer than the field" in refusal(dialect, expr)
 
 
 @pytest.mark.parametrize("dialect", ["vixie", "jenkins", "k8s", "node"])
@@ -404,7 +410,7 @@ def field(low: int, high: int) -> st.SearchStrategy[str]:
         st.just("*"),
         number.map(str),
         span.map(lambda ends: f"{ends[0]}-{ends[1]}"),
-        st.integers(2, 9).map("*/{}".format),
+        st.integers(2, min(9, high + 1)).map("*/{}".format),
         st.lists(number, min_size=2, max_size=3).map(lambda values: ",".join(map(str, values))),
     )
 
