@@ -15,6 +15,7 @@ from datetime import UTC, datetime
 from functools import partial
 
 from engine.backoff import Retry
+from engine.codec.positions import Position
 from engine.errors import NotFound
 from engine.execution import Record
 from engine.loop import keep_stepping
@@ -22,10 +23,13 @@ from engine.model import HttpTarget
 from engine.names import split_execution_id
 from engine.registration import Registration, Timing, register
 from engine.store import Store
+from engine.store.following import behind, read_ends, wait_for_entries
 from engine.store.jobs import create_jobs, delete_job
-from engine.store.ledger import read_ledger
+from engine.store.ledger import load_event
 
 ONCE_AFTER_MS = 10_000
+COUNT = 100
+"""Entries of a shard that one look at the ledger takes at the most."""
 
 
 def demo_jobs(url: str, now: int) -> list[Registration]:
@@ -62,14 +66,17 @@ class AttemptFeed:
     def __init__(self, store: Store, show: Callable[[int, str, Record], None]) -> None:
         self._store = store
         self._show = show
-        self._cursors: dict[str, str] = {}
+        self._position: Position | None = None
 
     async def run(self, stop: asyncio.Event) -> None:
         await keep_stepping(self.name, self.step, stop)
 
     async def step(self) -> float:
         """Show what has ended since the last step; the first one only notes where to begin."""
-        for event in await read_ledger(self._store, self._cursors):
+        position = self._position or await read_ends(self._store)
+        entries = await wait_for_entries(self._store, position, COUNT)
+        self._position = behind(position, entries)
+        for event in (load_event(entry.id[0], raw) for entry in entries for raw in entry.events):
             if isinstance(event.record, Record):
                 job_id, _ = split_execution_id(event.subject)
                 self._show(event.at, job_id, event.record)

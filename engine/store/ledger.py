@@ -8,7 +8,6 @@ from typing import Any
 
 from engine import codec
 from engine.execution import Record, SkipRecord
-from engine.store import BLOCK_MS, Store
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,41 +24,14 @@ class LedgerEvent:
     """How late a first attempt came there."""
 
 
-async def read_ledger(
-    store: Store, cursors: dict[str, str], *, limit: int = 100
-) -> list[LedgerEvent]:
-    """Return what was added to the shards' ledgers, and move `cursors` on to behind it.
-
-    Begin with empty `cursors` to hear what happens from then on. Waits half a second at the most.
-    """
-    if not cursors:
-        cursors.update({shard.ledger: "$" for shard in store.layout.shards})
-        await _resolve_ends(store, cursors)
-    events = []
-    for name, entries in await store.reader.xread(cursors, count=limit, block=BLOCK_MS) or []:
-        for entry_id, fields in entries:
-            cursors[name.decode()] = entry_id.decode()
-            events += load_entry(entry_id, fields)
-    return sorted(events, key=lambda event: event.at)
-
-
-async def _resolve_ends(store: Store, cursors: dict[str, str]) -> None:
-    """Put each ledger's last entry id in place of `$`, which would miss what comes between
-    reads."""
-    pipe = store.client.pipeline(transaction=False)
-    for name in cursors:
-        pipe.xrevrange(name, count=1)
-    for name, entries in zip(list(cursors), await pipe.execute(), strict=True):
-        cursors[name] = entries[0][0].decode() if entries else "0"
-
-
 def load_entry(entry_id: bytes, fields: Mapping[bytes, bytes]) -> list[LedgerEvent]:
     """Return the events of one entry."""
     at = int(entry_id.partition(b"-")[0])
-    return [_load_event(at, event) for event in codec.load_events(fields[b"events"])]
+    return [load_event(at, event) for event in codec.load_events(fields[b"events"])]
 
 
-def _load_event(at: int, event: list[Any]) -> LedgerEvent:
+def load_event(at: int, event: list[Any]) -> LedgerEvent:
+    """Return one event of an entry that was added at that time."""
     word, subject, *rest = event
     if word == "fired":
         attempt, due_at, stream = rest

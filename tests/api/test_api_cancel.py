@@ -11,12 +11,14 @@ from burying import ended
 from calling import AT_ONCE, NOW, NOW_TEXT, Read, create, refused
 from seeding import result, take
 
+from engine.codec.positions import BEGINNING
 from engine.execution import Outcome, Record
 from engine.store import Store, cancelling
 from engine.store.cancelling import cancel_executions
 from engine.store.executions import Answer, complete_executions, heartbeat_executions
+from engine.store.following import wait_for_entries
 from engine.store.history import list_executions
-from engine.store.ledger import read_ledger
+from engine.store.ledger import load_event
 from engine.store.outcomes import accepted
 
 client = calling.client
@@ -103,9 +105,9 @@ async def test_one_that_its_target_runs_is_shown_as_running_and_can_be_cancelled
 
 async def test_the_ledger_says_it_with_its_record(client: httpx.AsyncClient, store: Store) -> None:
     await create(client, AT_ONCE)
-    cursors = {shard.ledger: "0" for shard in store.layout.shards}
     await cancel(client)
-    event = (await read_ledger(store, cursors))[-1]
+    entries = await wait_for_entries(store, (BEGINNING,) * len(store.layout.shards), 100)
+    event = load_event(entries[-1].id[0], entries[-1].events[-1])
     assert (event.word, event.subject) == ("cancelled", EXECUTION)
     assert isinstance(event.record, Record)
     assert event.record.outcome is Outcome.CANCELLED
