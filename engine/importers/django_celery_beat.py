@@ -36,6 +36,8 @@ PERIODS_MS = {
 _AMQP = "how celery sends its messages, of which there are none"
 _Rows = dict[tuple[str, str], Any]
 
+_ONE_TIME = "a schedule of one time has no bounds"
+
 
 def read(text: str, options: Options) -> Imported:
     """Return the periodic tasks of a fixture. Refuses with BadInput what is no fixture."""
@@ -81,7 +83,7 @@ def _read(place: str, row: Any, rows: _Rows, options: Options) -> Draft:
     is_once = entry.body["dialect"] == "rfc3339"
     if fields.flag("one_off") and not is_once:
         entry.body["max_runs"] = 1
-    _bounds(entry, fields, is_once)
+    entry.take_bounds(fields, "start_time", "expires", _ONE_TIME if is_once else None)
     call(
         entry,
         fields.word("task"),
@@ -104,17 +106,6 @@ def _read(place: str, row: Any, rows: _Rows, options: Options) -> Draft:
         },
     )
     return entry.draft(f"{place}, {name}", fields)
-
-
-def _bounds(entry: Entry, fields: Fields, is_once: bool) -> None:
-    found = {}
-    for name in ("start_time", "expires"):
-        value = fields.take(name)
-        if value is not None and is_once:
-            entry.note(name, value, "a schedule of one time has no bounds")
-        elif value is not None:
-            found[name] = entry.instant(name, value)
-    entry.bounds(found.get("start_time"), found.get("expires"))
 
 
 def _schedule(entry: Entry, fields: Fields, rows: _Rows) -> None:

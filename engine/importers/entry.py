@@ -68,6 +68,17 @@ class Entry:
             name: at for name, at in (("start_at", start), ("end_at", end)) if at is not None
         }
 
+    def take_bounds(self, fields: Fields, first: str, last: str, why_none: str | None) -> None:
+        """Set the bounds that two fields of the source name; with `why_none` note them instead."""
+        found = {}
+        for name in (first, last):
+            value = fields.take(name)
+            if value is not None and why_none:
+                self.note(name, value, why_none)
+            elif value is not None:
+                found[name] = self.instant(name, value)
+        self.bounds(found.get(first), found.get(last))
+
     def retry(self, field: str, attempts: int, **more: int) -> None:
         """Set how often it is tried in all; the rest of the policy is `more`."""
         bounded = min(max(attempts, 1), MOST_ATTEMPTS)

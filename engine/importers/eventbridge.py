@@ -35,6 +35,8 @@ _PARAMETERS = (
     "SqsParameters",
 )
 
+_ONE_TIME = "AWS ignores it for a schedule of one time, and so it is here"
+
 
 def read(text: str, options: Options) -> Imported:
     """Return the schedules of a text. Refuses with BadInput what is no JSON, and no schedule."""
@@ -76,7 +78,7 @@ def _read(place: str, schedule: Any, options: Options) -> Draft:
     expr = fields.word("ScheduleExpression")
     entry.schedule(expr, "aws", fields.text("ScheduleExpressionTimezone") or "UTC")
     is_once = expr.lstrip().startswith("at(")
-    _bounds(entry, fields, is_once)
+    entry.take_bounds(fields, "StartDate", "EndDate", _ONE_TIME if is_once else None)
     _window(entry, fields.inner("FlexibleTimeWindow"), is_once)
     _state(entry, fields)
     entry.group("GroupName", None if group == DEFAULT_GROUP else group)
@@ -90,17 +92,6 @@ def _read(place: str, schedule: Any, options: Options) -> Draft:
         },
     )
     return entry.draft(place, fields)
-
-
-def _bounds(entry: Entry, fields: Fields, is_once: bool) -> None:
-    found = {}
-    for name in ("StartDate", "EndDate"):
-        value = fields.take(name)
-        if value is not None and is_once:
-            entry.note(name, value, "AWS ignores it for a schedule of one time, and so it is here")
-        elif value is not None:
-            found[name] = entry.instant(name, value)
-    entry.bounds(found.get("StartDate"), found.get("EndDate"))
 
 
 def _window(entry: Entry, window: Fields, is_once: bool) -> None:
