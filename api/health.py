@@ -73,7 +73,7 @@ async def readyz(request: Request) -> Response:
     store = backend_of(request).store
     try:
         server = await check_server(store.client)
-        [reply] = await peek_due(store, store.layout.shards[:1], now=0)
+        [reply] = await peek_due(store, store.layout.shards[:1], now=0, limit=1)
         holders = [holder for holder, _ in await read_holders(store)]
         if isinstance(reply, Exception):
             raise reply

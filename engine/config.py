@@ -60,7 +60,7 @@ class Config(BaseSettings):
         50, ge=1, le=1_000, description="the longest sleep of a scheduler between two looks"
     )
     batch: int = Field(
-        250, ge=1, le=1_000, description="due members that one script fires at the most"
+        1_000, ge=1, le=1_000, description="due members that one script fires at the most"
     )
     lease_ttl_ms: int = Field(
         10_000, ge=300, le=300_000, description="how long a shard stays with a silent scheduler"

@@ -82,7 +82,7 @@ def request_key(digest: str) -> str:
 GROUP = "workers"
 """The one consumer group of every ready stream."""
 
-LAYOUT_VERSION = 1
+LAYOUT_VERSION = 2
 SLOTS = 16_384
 BUCKET_MS = 60_000
 
@@ -104,6 +104,9 @@ class Shard:
 
     index: int
     tag: str
+
+    def __hash__(self) -> int:
+        return self.index  # of one layout, where it names the shard; asked for on each read
 
     def _key(self, rest: str) -> str:
         return f"wc:{{{self.tag}}}:{rest}"

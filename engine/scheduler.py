@@ -8,7 +8,9 @@ from collections.abc import Iterable, Sequence
 
 from engine.clock import Clock
 from engine.errors import Fenced
+from engine.keys import Shard
 from engine.loop import keep_stepping
+from engine.pace import Pace
 from engine.plan import Plan, Proposer, propose_start
 from engine.shards import Lease, ShardKeeper
 from engine.store import Store, due, zones
@@ -31,7 +33,8 @@ class Scheduler:
 
     1. Peeks all its shards in one round trip.
     2. Proposes in Python, and commits in one script a bucket, for several shards at a time, so
-       that Python and Redis work at the same time.
+       that Python and Redis work at the same time; and of no more than the server does in a few
+       milliseconds, so that nobody else waits for long.
     3. After a start of the deployment fires what waits for that, a batch a shard and step.
     4. Sleeps until the earliest due time it knows, at most one tick.
     """
@@ -42,6 +45,7 @@ class Scheduler:
         self._store = store
         self._clock = clock
         self._keeper = keeper
+        self._pace = Pace(store.config.batch)
         self._proposer = Proposer()
         self._carried_out: dict[int, int] = {}
         """By shard the newest start of the deployment for which nothing waits any more."""
@@ -61,9 +65,7 @@ class Scheduler:
         Raises what a shard failed with, after the others had their turn.
         """
         leases = self._keeper.trusted()
-        peeks = await due.peek_due(
-            self._store, [lease.shard for lease in leases], self._clock.now_ms()
-        )
+        peeks = await self._peek([lease.shard for lease in leases])
         outcomes = await asyncio.gather(
             *(self._fire_shard(*pair) for pair in zip(leases, peeks, strict=True)),
             self._fire_starts(leases),
@@ -75,6 +77,9 @@ class Scheduler:
                 raise outcome
             pauses.append(outcome)
         return max(0, min(pauses))
+
+    async def _peek(self, shards: Sequence[Shard]) -> list[due.Peek | Exception]:
+        return await due.peek_due(self._store, shards, self._clock.now_ms(), self._pace.size)
 
     async def _fire_shard(self, lease: Lease, peek: Peek | Exception) -> float:
         """Fire what is due in one shard, a bounded number of rounds; return the ms to sleep."""
@@ -89,7 +94,7 @@ class Scheduler:
             for found in peek.slices:
                 if await self._fire_slice(lease, found) is None:
                     return 0
-            [following] = await due.peek_due(self._store, [lease.shard], self._clock.now_ms())
+            [following] = await self._peek([lease.shard])
             if following == peek:
                 return tick_ms  # nothing of it could be committed: not again at once
             peek = following
@@ -103,7 +108,9 @@ class Scheduler:
         if not owing or self._clock.monotonic_ms() < self._starts_at:
             return tick_ms
         is_settled = self._clock.now_ms() - start_at > SETTLED_MS
-        found = await due.peek_starts(self._store, [lease.shard for lease in owing], start_at)
+        found = await due.peek_starts(
+            self._store, [lease.shard for lease in owing], start_at, self._pace.size
+        )
         firing = []
         for lease, part in zip(owing, found, strict=True):
             if isinstance(part, Exception):
@@ -137,9 +144,12 @@ class Scheduler:
         where = (self._store, lease.shard, lease.token, self._keeper.holder, found.bucket)
         total = Fired()
         if jobs:
-            total += await due.fire_due(*where, await self._propose(lease, jobs))
+            groups = await self._propose(lease, jobs)
+            async with self._pace.turn(len(jobs)):
+                total += await due.fire_due(*where, groups)
         if attempts:
-            total += await due.fire_attempts(*where, attempts)
+            async with self._pace.turn(len(attempts)):
+                total += await due.fire_attempts(*where, attempts)
         return total
 
     async def _propose(self, lease: Lease, members: list[Member]) -> list[Group]:

@@ -5,6 +5,7 @@
 -- ARGV: id dependent may_be_missing
 -- Reply: OK
 -- Error: NOT_FOUND
+--@include lib/head
 local job = KEYS[1]
 local dependents = KEYS[2]
 local id = ARGV[1]
@@ -19,7 +20,8 @@ redis.call('EXISTS', dependents)
 
 redis.call('ZADD', dependents, 0, dependent)
 if is_there then
-  -- Field `rules` has the end of each execution look for them.
-  redis.call('HSET', job, 'dependents', 1, 'rules', 1)
+  -- A job with rules has the end of each execution look for them.
+  redis.call('HSET', job, 'dependents', 1)
+  change_head(job, { rules = true })
 end
 return redis.status_reply('OK')

@@ -42,8 +42,8 @@ redis.call('EXISTS', jobs, runs, backfills, dead, ledger)
 touch_forgotten(jobs, job)
 local limits = { ready_prefix = ready_prefix, max_ready = max_ready, gates = read_gates(gates), room = {} }
 local known = redis.call('HMGET', job, 'backfill_state', 'backfill_number', 'backfill_at', 'backfill_concurrency',
-  'backfill_live', 'queue', 'next_run_at', 'queued', 'target', 'payload', 'retry', 'group')
-local state, known_number, at, concurrency, backfill_live, queue, next_run_at, queued = unpack(known, 1, 8)
+  'backfill_live', 'queued', 'target', 'payload', 'group', 'head')
+local state, known_number, at, concurrency, backfill_live, queued, target, payload, group = unpack(known, 1, 9)
 if state ~= 'running' and state ~= 'cancelling' then
   -- The job is gone, or the backfill has ended.
   redis.call('SREM', backfills, id)
@@ -52,6 +52,7 @@ end
 if known_number ~= number then
   return 0
 end
+local head = read_head(known[10])
 
 local starts, passed = {}, 0
 local free = tonumber(concurrency) - tonumber(backfill_live)
@@ -59,10 +60,10 @@ if state == 'running' and at == place then
   at = following
   for n = times, #ARGV, 2 do
     local nominal_at, attempt = ARGV[n], ARGV[n + 1]
-    if attempt ~= '' and not is_taken(job, nominal_at, next_run_at, queued) then
+    if attempt ~= '' and not is_taken(job, nominal_at, head.next_run_at, queued) then
       local held_in, lanes = 'no place'
       if #starts < free then
-        held_in, lanes = let_in(limits, queue, known[9], known[12])
+        held_in, lanes = let_in(limits, head.queue, target, group)
       end
       if held_in then
         at = nominal_at
@@ -75,11 +76,11 @@ if state == 'running' and at == place then
   end
 end
 
-local events, work = {}, { unpack(known, 9, 11) }
+local events, work = {}, { target, payload, head.retry }
 for _, start in ipairs(starts) do
   local execution_id, attempt, lanes = unpack(start, 1, 3)
-  start_time(job, ready_prefix .. queue, dead, letter_prefix .. execution_id, execution_id, attempt, now, work, lanes)
-  events[#events + 1] = offered_event(execution_id, attempt, now, queue)
+  start_time(job, ready_prefix .. head.queue, dead, letter_prefix .. execution_id, execution_id, attempt, now, work, lanes)
+  events[#events + 1] = offered_event(execution_id, attempt, now, head.queue)
 end
 if passed > 0 then
   redis.call('HSET', job, 'backfill_at', at)

@@ -28,9 +28,9 @@ local note = ARGV[7]
 local limit = tonumber(ARGV[8])
 local nominal_times = 9
 
-local known = redis.call('HMGET', job, 'queue', 'queued', 'rules', 'dependents')
-local queue, queued, has_rules, has_dependents = unpack(known, 1, 4)
-if not queue then
+local text, queued, has_dependents = unpack(redis.call('HMGET', job, 'head', 'queued', 'dependents'), 1, 3)
+local head = read_head(text)
+if not head then
   return redis.error_reply('NOT_FOUND there is no job ' .. id)
 end
 local wanted, rest, ending, reply = nil, {}, {}, {}
@@ -47,14 +47,14 @@ for _, execution in ipairs(read_live(job)) do
   local nominal_at, where, _, at = unpack(execution, 1, 4)
   if #ending < limit and (not wanted or wanted[nominal_at]) then
     if where ~= 'ready' then
-      touch_due(buckets, due_prefix, at, queue, id .. '@' .. nominal_at)
+      touch_due(buckets, due_prefix, at, head.queue, id .. '@' .. nominal_at)
     end
     ending[#ending + 1] = execution
   end
 end
 local limits, events = read_gates(gates), {}
 local at = { ready_prefix = ready_prefix, buckets = buckets, due_prefix = due_prefix, gates = limits }
-redis.call('EXISTS', jobs, runs, inputs, outbox, ledger, ready_prefix .. queue)
+redis.call('EXISTS', jobs, runs, inputs, outbox, ledger, ready_prefix .. head.queue)
 touch_follow_up(job, jobs, buckets, due_prefix, id, now)
 
 local function record(nominal_at, attempt, since)
@@ -79,12 +79,12 @@ end
 local is_over = waited > 0
 for _, execution in ipairs(ending) do
   local nominal_at, _, attempt, _, since = unpack(execution, 1, 5)
-  withdraw(at, id, queue, execution)
+  withdraw(at, id, head.queue, execution)
   record(nominal_at, attempt, since)
   is_over = end_execution(job, nominal_at, 'cancelled') or is_over
   reply[#reply + 1] = nominal_at
 end
-if has_rules and is_over then
+if head.rules and is_over then
   follow_up(job, runs, jobs, buckets, due_prefix, id, 'cancelled', now, events)
 end
 save_gates(gates, limits)

@@ -42,13 +42,13 @@ for n = outcomes, #ARGV, 9 do
   local id, nominal_at = split_execution_id(execution_id)
   local answer = 'stale'
   if is_read and not seen[entry] and holds(ready, entry, consumer, deliveries) then
-    local live = redis.call('HMGET', job_prefix .. id, 'x:' .. nominal_at, 'rules')
+    local live = redis.call('HMGET', job_prefix .. id, 'x:' .. nominal_at, 'head')
     local is_known = is_offered(live[1], attempt, entry)
     if is_known or is_entry_of(ready, entry, execution_id, attempt) then
       answer, seen[entry] = 'done', true
       local row = { entry = entry, is_known = is_known, id = id, nominal_at = nominal_at, execution_id = execution_id,
-        number = attempt, outcome = outcome, detail = detail, since = since, record = record, rules = live[2],
-        result = result }
+        number = attempt, outcome = outcome, detail = detail, since = since, record = record,
+        rules = has_rules(live[2]), result = result }
       if is_known then
         row.stream, row.fields = stream, outcome == 'dead' and read_entry(ready, entry)
         row.lanes = at.gates and string.match(live[1], ';(.*)$')

@@ -6,6 +6,7 @@
 --       is the first nominal time to judge
 -- Reply: the new backfill's number
 -- Error: NOT_FOUND CONFLICT
+--@include lib/head
 --@include lib/records
 local job = KEYS[1]
 local backfills = KEYS[2]
@@ -18,8 +19,8 @@ local covered = ARGV[5]
 local place = ARGV[6]
 local ledger_limit = tonumber(ARGV[7])
 
-local state, known, newest = unpack(redis.call('HMGET', job, 'state', 'backfill_state', 'backfill_number'), 1, 3)
-if not state then
+local head, known, newest = unpack(redis.call('HMGET', job, 'head', 'backfill_state', 'backfill_number'), 1, 3)
+if not head then
   return redis.error_reply('NOT_FOUND there is no job ' .. id)
 end
 if known == 'running' or known == 'cancelling' then
@@ -34,6 +35,8 @@ local new_number = tonumber(number) + 1
 redis.call('HSET', job, 'backfill', definition, 'backfill_number', new_number, 'backfill_state', 'running',
   'backfill_concurrency', concurrency, 'backfill_covered', covered, 'backfill_at', place, 'backfill_passed', 0,
   'backfill_started', 0, 'backfill_live', 0, 'backfill_succeeded', 0, 'backfill_dead', 0)
+-- A time that is due may be live of the backfill: who fires it is to look.
+change_head(job, { rules = true })
 redis.call('SADD', backfills, id)
 add_events(ledger, ledger_limit, { '["backfill_created","' .. id .. '",' .. definition .. ']' })
 return new_number

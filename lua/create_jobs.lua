@@ -72,7 +72,7 @@ for n = first_job, #ARGV, NEW_JOB_SIZE do
   local key, shape = job_prefix .. id, shapes[tonumber(number)]
   local place = (n - first_job) / NEW_JOB_SIZE + 1
   if reply[place] == 1 then
-    write_new(key, shape, next_run_at, payload, dependents[n])
+    write_new(key, shape, next_run_at, payload, run_at ~= '' and 1 or 0, dependents[n])
     run_at, reply[place] = start_after(key, run_at, last)
     ids[#ids + 1], ids[#ids + 2] = 0, id
     add_to_index(jobs, id, shape.group, shape.tags, #payload)
@@ -81,7 +81,7 @@ for n = first_job, #ARGV, NEW_JOB_SIZE do
     if run_at ~= '' then
       local execution_id, ready = id .. '@' .. run_at, ready_prefix .. shape.queue
       local live = start_now(held_in[n], lanes[n], buckets, due_prefix, ready, execution_id, run_at, work_of(shape, payload))
-      redis.call('HSET', key, 'x:' .. run_at, live, 'live', 1)
+      redis.call('HSET', key, 'x:' .. run_at, live)
       if not held_in[n] then
         events[#events + 1] = offered_event(execution_id, 1, run_at, shape.queue)
       end

@@ -9,6 +9,7 @@
 -- Flags: allow-oom
 --@include lib/gates
 --@include lib/delivery
+--@include lib/head
 --@include lib/index
 --@include lib/records
 local job = KEYS[1]
@@ -30,9 +31,9 @@ local ledger_limit = tonumber(ARGV[5])
 -- More than the clocks of two callers are ever apart, and little enough for a clock that was far ahead to be forgotten.
 local NOTED_MS = 60000
 
-local known = redis.call('HMGET', job, 'state', 'next_run_at', 'plan', 'queue', 'version', 'ran_at')
-local state, next_run_at, plan, queue, known_version = unpack(known, 1, 5)
-if not state then
+local text, known_version, ran_last_at = unpack(redis.call('HMGET', job, 'head', 'version', 'ran_at'), 1, 3)
+local head = read_head(text)
+if not head then
   return redis.error_reply('NOT_FOUND there is no job ' .. id)
 end
 if version ~= '' and version ~= (known_version or '1') then
@@ -42,12 +43,13 @@ if redis.call('EXISTS', dependents) == 1 then
   local first = redis.call('ZRANGE', dependents, 0, 0)[1]
   return redis.error_reply('HAS_DEPENDENTS job ' .. first .. ' depends on job ' .. id .. '; detach or cascade')
 end
+local queue = head.queue
 local ready = ready_prefix .. queue
 local is_read = has_group(ready)
 local limits = read_gates(gates)
-local waiting, offered, last = {}, {}, tonumber(known[6] or 0)
-if state == 'active' and next_run_at ~= '' then
-  waiting[1] = { next_run_at, plan .. '|' .. id }
+local waiting, offered, last = {}, {}, tonumber(ran_last_at or 0)
+if head.state == 'active' and head.next_run_at ~= '' then
+  waiting[1] = { head.next_run_at, head.plan .. '|' .. id }
 end
 for _, execution in ipairs(read_live(job)) do
   local nominal_at, where, _, at, _, lanes = unpack(execution, 1, 6)

@@ -8,6 +8,7 @@
 -- Reply: {how many were looked at, the last of them or '', id…}
 -- Error: none
 -- Flags: no-writes
+--@include lib/head
 --@include lib/starts
 local list = KEYS[1]
 local job_prefix = ARGV[1]
@@ -25,8 +26,8 @@ local function is_among(word, words)
   return string.find(' ' .. words .. ' ', ' ' .. word .. ' ', 1, true)
 end
 
-local function is_due(known_state, next_run_at)
-  local at = known_state == 'active' and tonumber(next_run_at)
+local function is_due(head)
+  local at = head.state == 'active' and tonumber(head.next_run_at)
   return at and at < PAST_ALL_TIMES and at >= (due_from or at) and at <= (due_until or at)
 end
 
@@ -42,12 +43,12 @@ end
 local ids = redis.call('ZRANGE', list, start, stop, 'BYLEX', 'LIMIT', 0, count)
 local reply = { #ids, ids[#ids] or '' }
 for _, id in ipairs(ids) do
-  local known = redis.call('HMGET', job_prefix .. id, 'state', 'queue', 'next_run_at', 'group', 'tags')
-  local known_state, stream, next_run_at, group, known_tags = unpack(known, 1, 5)
+  local text, group, known_tags = unpack(redis.call('HMGET', job_prefix .. id, 'head', 'group', 'tags'), 1, 3)
+  local head = read_head(text)
   -- A stream is its queue, or has the priority behind it.
-  if known_state and (state == '' or state == known_state)
-    and (queue == '' or queue == string.match(stream, '^[^:]*'))
-    and (not due_from and not due_until or is_due(known_state, next_run_at))
+  if head and (state == '' or state == head.state)
+    and (queue == '' or queue == string.match(head.queue, '^[^:]*'))
+    and (not due_from and not due_until or is_due(head))
     and (groups == '' or group and is_among(group, groups))
     and has_all_tags(known_tags or '') then
     reply[#reply + 1] = id

@@ -8,6 +8,7 @@
 -- Error: FENCED
 --@include lib/fence
 --@include lib/gates
+--@include lib/head
 --@include lib/records
 local fence = KEYS[1]
 local buckets = KEYS[2]
@@ -37,16 +38,17 @@ local rows, count = {}, { offered = 0, held = 0, stale = 0 }
 for n = attempts, #ARGV, 2 do
   local due_at, execution_id = ARGV[n], ARGV[n + 1]
   local id, nominal_at = split_execution_id(execution_id)
-  local job = redis.call('HMGET', job_prefix .. id, 'x:' .. nominal_at, 'queue', 'target', 'payload', 'retry',
-    'expires_after_ms', 'group', 'upstreams')
+  local job = redis.call('HMGET', job_prefix .. id, 'x:' .. nominal_at, 'head', 'target', 'payload', 'expires_after_ms', 'group',
+    'upstreams')
+  local head = read_head(job[2])
   local where, attempt, place, since, lanes = read_place(job[1])
   local member, verdict, held_in = execution_id, 'stale', nil
   if place == due_at and (where == 'async' or where == 'gated') then
     verdict = 'offered'
   elseif place == due_at and where == 'due' then
-    held_in = waits_in(waiting, due_prefix, '@' .. job[2], member)
+    held_in = waits_in(waiting, due_prefix, '@' .. head.queue, member)
     if not held_in then
-      held_in, lanes = let_in(at, job[2], job[3], job[7])
+      held_in, lanes = let_in(at, head.queue, job[3], job[6])
     end
     verdict = held_in and 'held' or 'offered'
     redis.call('EXISTS', due_prefix .. (held_in or ''))
@@ -54,22 +56,23 @@ for n = attempts, #ARGV, 2 do
     member = left_over(bucket, member, due_at)
   end
   count[verdict] = count[verdict] + 1
-  rows[#rows + 1] = { verdict, member, id, nominal_at, job, due_at, attempt, since, lanes, held_in, where == 'async' and 1 or where == 'gated' and where }
+  rows[#rows + 1] = { verdict, member, id, nominal_at, job, head, due_at, attempt, since, lanes, held_in,
+    where == 'async' and 1 or where == 'gated' and where }
 end
 
 local moves, events = new_moves(bucket_name), {}
 for _, row in ipairs(rows) do
-  local verdict, member, id, nominal_at, job, due_at, attempt, since, lanes, held_in, has_lapsed = unpack(row, 1, 11)
+  local verdict, member, id, nominal_at, job, head, due_at, attempt, since, lanes, held_in, has_lapsed = unpack(row, 1, 12)
   if verdict == 'held' then
     move(moves, member, held_in, due_at)
   else
     move(moves, member, '')
     if verdict == 'offered' then
-      local expires_at = not has_lapsed and expiry(nominal_at, attempt, job[6]) or ''
-      local live = offer(ready_prefix .. job[2], member, attempt, due_at, expires_at, job[3], job[4], job[5], since, lanes,
-        has_lapsed, job[8] and redis.call('HGET', inputs_prefix .. id, nominal_at))
+      local expires_at = not has_lapsed and expiry(nominal_at, attempt, job[5]) or ''
+      local live = offer(ready_prefix .. head.queue, member, attempt, due_at, expires_at, job[3], job[4], head.retry, since, lanes,
+        has_lapsed, job[7] and redis.call('HGET', inputs_prefix .. id, nominal_at))
       redis.call('HSET', job_prefix .. id, 'x:' .. nominal_at, live)
-      events[#events + 1] = offered_event(member, attempt, due_at, job[2])
+      events[#events + 1] = offered_event(member, attempt, due_at, head.queue)
     end
   end
 end

@@ -44,17 +44,24 @@ local at = { job_prefix = job_prefix, due_prefix = due_prefix, ready_prefix = re
   bucket = bucket, buckets = buckets, outbox = outbox, gates = read_gates(gates), max_ready = max_ready, room = {}, waiting = { [bucket_name] = false },
   awaiting = awaiting, arrivals_prefix = arrivals_prefix, inputs_prefix = inputs_prefix, history_limit = history_limit }
 local rows, filled = {}, 0
-local count = { fired = 0, queued = 0, replaced = 0, gated = 0, advanced = 0, overlap = 0, held = 0, stale = 0 }
+local count = { plain = 0, fired = 0, queued = 0, replaced = 0, gated = 0, advanced = 0, overlap = 0, held = 0, stale = 0 }
 while group <= #ARGV do
   local known_at, nominal_at, next_at, next_bucket, skipped, size = unpack(ARGV, group, group + 5)
-  local proposal = { known_at = known_at, due_at = clock_time_of(known_at, nominal_at), nominal_at = nominal_at, next_at = next_at,
-    next_bucket = next_bucket, skipped = skipped, live = 'x:' .. nominal_at }
+  local plan = string.match(ARGV[group + 6], '^[^|]*')
+  local proposal = { plan = plan, known_at = known_at, due_at = clock_time_of(known_at, nominal_at), nominal_at = nominal_at,
+    next_at = next_at, next_bucket = next_bucket, skipped = skipped, live = 'x:' .. nominal_at }
+  local plain_heads = judge_plain_heads(at, proposal)
   redis.call('EXISTS', due_prefix .. next_bucket)
   for n = group + 6, group + 5 + size do
     -- Six values a job in one table: a table for each would cost as much as reading it.
-    local verdict, member, id, job, more = read_due(at, proposal, ARGV[n])
+    local verdict, member, id = 'plain', ARGV[n], string.sub(ARGV[n], #plan + 2)
+    local job = redis.call('HMGET', job_prefix .. id, 'head', 'target', 'payload')
+    local more = plain_heads[job[1]]
+    if not more or not take_room(at.room, more.ready, max_ready) then
+      verdict, member, job, more = read_due(at, proposal, member, id, job)
+    end
     rows[filled + 1], rows[filled + 2], rows[filled + 3] = verdict, member or false, id
-    rows[filled + 4], rows[filled + 5], rows[filled + 6] = job, proposal, more or PLAIN
+    rows[filled + 4], rows[filled + 5], rows[filled + 6] = job or false, proposal, more
     filled = filled + 6
     count[verdict] = count[verdict] + 1
   end
@@ -64,13 +71,13 @@ end
 local moves, events = new_moves(bucket_name), {}
 for n = 1, filled, 6 do
   local verdict, member, id, job, proposal, more = unpack(rows, n, n + 5)
-  if verdict == 'stale' then
+  if verdict == 'plain' then
+    fire_plain(at, id, job, proposal, more, events)
+    move(moves, member, proposal.next_bucket, proposal.next_at)
+  elseif verdict == 'stale' then
     move(moves, member or nil, '')
   elseif verdict == 'held' then
     move(moves, member, more.held_in, proposal.known_at)
-  elseif verdict == 'fired' and more == PLAIN and proposal.skipped == '' then
-    fire_plainly(at, id, job, proposal, events)
-    move(moves, member, proposal.next_bucket, proposal.next_at)
   else
     local next_at = carry_out(at, verdict, id, job, proposal, more, events)
     move(moves, member, next_at == '' and '' or proposal.next_bucket, next_at)
@@ -79,4 +86,4 @@ end
 make_moves(moves, buckets, due_prefix)
 save_gates(gates, at.gates)
 add_events(ledger, ledger_limit, events)
-return { count.fired + count.replaced + count.queued + count.gated, count.overlap, count.held, count.stale }
+return { count.plain + count.fired + count.replaced + count.queued + count.gated, count.overlap, count.held, count.stale }

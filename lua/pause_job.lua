@@ -7,6 +7,7 @@
 -- Reply: OK
 -- Error: NOT_FOUND WRONG_STATE
 --@include lib/due
+--@include lib/head
 --@include lib/records
 local job = KEYS[1]
 local buckets = KEYS[2]
@@ -16,20 +17,22 @@ local note = ARGV[2]
 local due_prefix = ARGV[3]
 local ledger_limit = tonumber(ARGV[4])
 
-local state, next_run_at, plan, queue = unpack(redis.call('HMGET', job, 'state', 'next_run_at', 'plan', 'queue'), 1, 4)
-if not state then
+local head = head_at(job)
+if not head then
   return redis.error_reply('NOT_FOUND there is no job ' .. id)
 end
-if state ~= 'active' then
-  return redis.error_reply('WRONG_STATE job ' .. id .. ' is ' .. state .. '; only an active job can be paused')
+if head.state ~= 'active' then
+  return redis.error_reply('WRONG_STATE job ' .. id .. ' is ' .. head.state .. '; only an active job can be paused')
 end
-touch_due(buckets, due_prefix, next_run_at, queue, plan .. '|' .. id)
+local member = head.plan .. '|' .. id
+touch_due(buckets, due_prefix, head.next_run_at, head.queue, member)
 redis.call('EXISTS', ledger)
 
-if next_run_at ~= '' then
-  forget_due(buckets, due_prefix, next_run_at, queue, plan .. '|' .. id)
+if head.next_run_at ~= '' then
+  forget_due(buckets, due_prefix, head.next_run_at, head.queue, member)
 end
 redis.call('HDEL', job, 'resume_note')
-redis.call('HSET', job, 'state', 'paused', 'pause_note', note)
+redis.call('HSET', job, 'pause_note', note)
+change_head(job, { state = 'paused' })
 add_events(ledger, ledger_limit, { '["paused","' .. id .. '",' .. note .. ']' })
 return redis.status_reply('OK')

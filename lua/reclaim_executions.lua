@@ -50,8 +50,8 @@ for place, delivery in ipairs(pending) do
     if fields and deliveries >= max_deliveries then
       row.number, row.execution_id, row.outcome, row.detail = fields.attempt, fields.execution_id, 'dead', 'poison'
       row.id, row.nominal_at = split_execution_id(fields.execution_id)
-      local field
-      field, row.rules = unpack(redis.call('HMGET', job_prefix .. row.id, 'x:' .. row.nominal_at, 'rules'), 1, 2)
+      local field, head = unpack(redis.call('HMGET', job_prefix .. row.id, 'x:' .. row.nominal_at, 'head'), 1, 2)
+      row.rules = has_rules(head)
       row.is_known = is_offered(field, row.number, entry)
       row.lanes = string.match(field or '', ';(.*)$')
       row.record = '[' .. row.nominal_at .. ',"dead",' .. row.number .. ',' .. deliveries .. ',"' .. consumer .. '",'

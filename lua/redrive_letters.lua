@@ -8,6 +8,7 @@
 -- Error: none
 --@include lib/due
 --@include lib/execution
+--@include lib/head
 --@include lib/letters
 --@include lib/records
 local dead = KEYS[1]
@@ -47,7 +48,7 @@ for _, row in ipairs(rows) do
   redis.call('ZREM', dead, execution_id)
   redis.call('DEL', letter_prefix .. execution_id)
   redis.call('HSET', job, 'x:' .. nominal_at, place_of('due', attempts + 1, now, '.' .. attempts))
-  redis.call('HINCRBY', job, 'live', 1)
+  count_live(job, 1)
   due[#due + 1] = now
   due[#due + 1] = execution_id
   events[#events + 1] = '["redriven","' .. execution_id .. '",' .. attempts + 1 .. ']'

@@ -29,44 +29,47 @@ local history_limit = tonumber(ARGV[8])
 local ledger_limit = tonumber(ARGV[9])
 local definition = 10
 
-local known = redis.call('HMGET', job, 'state', 'version', 'next_run_at', 'plan', 'queue', 'live', 'backfill_live',
-  'queued', 'upstreams', 'dependents', 'group', 'tags')
-local state, known_version, known_at, known_plan, queue, live, backfill_live, queued, upstreams, dependents = unpack(known, 1, 10)
-if not state then
+local known = redis.call('HMGET', job, 'head', 'version', 'backfill_live', 'queued', 'upstreams', 'dependents', 'group', 'tags')
+local head, known_version, backfill_live, queued, upstreams, dependents, group, tags = read_head(known[1]), unpack(known, 2, 8)
+if not head then
   return redis.error_reply('NOT_FOUND there is no job ' .. id)
 end
-if (known_version or '1') .. '/' .. known_at ~= version then
+if (known_version or '1') .. '/' .. head.next_run_at ~= version then
   return redis.error_reply('CONFLICT job ' .. id .. ' has changed since it was read; read it again')
 end
 local known_canonical = redis.call('HGET', plans, plan_id)
 if known_canonical and known_canonical ~= canonical then
   return redis.error_reply('CONFLICT plan id ' .. plan_id .. ' stands for another plan already')
 end
-if ARGV[definition] ~= queue and tonumber(live or 0) + tonumber(backfill_live or 0) > 0 then
+if ARGV[definition] ~= head.queue and head.live + tonumber(backfill_live or 0) > 0 then
   return redis.error_reply('WRONG_STATE job ' .. id .. ' has live executions; its queue can change when they have ended')
 end
-touch_due(buckets, due_prefix, known_at, queue, known_plan .. '|' .. id)
+local member = head.plan .. '|' .. id
+touch_due(buckets, due_prefix, head.next_run_at, head.queue, member)
 touch_due(buckets, due_prefix, next_run_at, ARGV[definition])
 redis.call('EXISTS', ledger, runs)
-local group, tags, new_group, new_tags = known[11], known[12], ARGV[definition + 12], ARGV[definition + 17]
+local new_group, new_tags = ARGV[definition + 12], ARGV[definition + 17]
 touch_index(jobs, group, tags)
 touch_index(jobs, new_group, new_tags)
 
-if state == 'active' and known_at ~= '' then
-  forget_due(buckets, due_prefix, known_at, queue, known_plan .. '|' .. id)
+if head.state == 'active' and head.next_run_at ~= '' then
+  forget_due(buckets, due_prefix, head.next_run_at, head.queue, member)
 end
-if state ~= 'paused' or state_of(next_run_at, definition) == 'completed' then
-  state = state_of(next_run_at, definition)
+local state = state_of(next_run_at, definition)
+if head.state == 'paused' and state ~= 'completed' then
+  state = 'paused'
 end
 redis.call('HSET', plans, plan_id, canonical)
-redis.call('HSET', job, 'state', state, 'plan', plan_id, 'next_run_at', next_run_at)
 drop_from_index(jobs, job, id, group, tags)
-write_definition(job, definition)
-add_to_index(jobs, id, new_group, new_tags, #ARGV[definition + 3])
-if queued or dependents or upstreams then
-  -- The end of what is live starts what waits, and is told, whatever the new policy is.
-  redis.call('HSET', job, 'rules', 1)
+local new_head = define_head(definition, state, plan_id, next_run_at, head.live)
+-- The end of what is live starts what waits, and is told, and a backfill's executions are seen, whatever the new policy is.
+new_head.rules = new_head.rules or queued or dependents or upstreams or backfill_live
+local fields, absent = defined_fields(definition)
+redis.call('HSET', job, 'head', head_of(new_head), unpack(fields))
+if #absent > 0 then
+  redis.call('HDEL', job, unpack(absent))
 end
+add_to_index(jobs, id, new_group, new_tags, #ARGV[definition + 3])
 if state == 'active' and next_run_at ~= '' then
   add_due(buckets, due_prefix, bucket_of(next_run_at), { next_run_at, plan_id .. '|' .. id })
 end

@@ -8,6 +8,7 @@
 -- Reply: OK
 -- Error: NOT_FOUND CONFLICT
 --@include lib/due
+--@include lib/head
 --@include lib/records
 local job = KEYS[1]
 local runs = KEYS[2]
@@ -21,24 +22,25 @@ local due_prefix = ARGV[5]
 local history_limit = tonumber(ARGV[6])
 local ledger_limit = tonumber(ARGV[7])
 
-local state, known_at, plan, queue = unpack(redis.call('HMGET', job, 'state', 'next_run_at', 'plan', 'queue'), 1, 4)
-if not state then
+local head = head_at(job)
+if not head then
   return redis.error_reply('NOT_FOUND there is no job ' .. id)
 end
-if known_at ~= due_at then
+if head.next_run_at ~= due_at then
   return redis.error_reply('CONFLICT job ' .. id .. ' has another time since it was read')
 end
-touch_due(buckets, due_prefix, due_at, queue, plan .. '|' .. id)
-touch_due(buckets, due_prefix, next_run_at, queue)
+local member = head.plan .. '|' .. id
+touch_due(buckets, due_prefix, due_at, head.queue, member)
+touch_due(buckets, due_prefix, next_run_at, head.queue)
 redis.call('EXISTS', ledger, runs)
 
-local is_active = state == 'active'
+local is_active = head.state == 'active'
 if is_active then
-  forget_due(buckets, due_prefix, due_at, queue, plan .. '|' .. id)
+  forget_due(buckets, due_prefix, due_at, head.queue, member)
 end
-redis.call('HSET', job, 'state', next_run_at == '' and 'completed' or state, 'next_run_at', next_run_at)
+change_head(job, { state = next_run_at == '' and 'completed' or head.state, next_run_at = next_run_at })
 if is_active and next_run_at ~= '' then
-  add_due(buckets, due_prefix, bucket_of(next_run_at), { next_run_at, plan .. '|' .. id })
+  add_due(buckets, due_prefix, bucket_of(next_run_at), { next_run_at, member })
 end
 local events = { '["replanned","' .. id .. '"]' }
 if skipped ~= '' then

@@ -34,17 +34,18 @@ local inputs_prefix = ARGV[15]
 local history_limit = tonumber(ARGV[16])
 local ledger_limit = tonumber(ARGV[17])
 
-local known = redis.call('HMGET', job, 'x:' .. nominal_at, 'queue', 'rules', 'target', 'payload', 'retry')
+local known = redis.call('HMGET', job, 'x:' .. nominal_at, 'head', 'target', 'payload')
 local where, number, place, began, lanes = read_place(known[1])
-local execution_id, queue, runs = id .. '@' .. nominal_at, known[2], runs_prefix .. id
+local execution_id, head, runs = id .. '@' .. nominal_at, read_head(known[2]), runs_prefix .. id
 if number ~= attempt or where == 'due' then
   local is_done = is_recorded(runs, history_limit, nominal_at, outcome, attempt, '0', 'target', record)
   return is_done and 'already' or 'stale'
 end
+local queue = head.queue
 local ready = ready_prefix .. queue
 local row = { id = id, nominal_at = nominal_at, execution_id = execution_id, number = attempt, outcome = outcome,
-  detail = detail, since = since ~= '' and since or began, record = record, lanes = lanes, rules = known[3], stream = queue,
-  fields = { target = known[4], payload = known[5], retry = known[6] }, result = result }
+  detail = detail, since = since ~= '' and since or began, record = record, lanes = lanes, rules = head.rules, stream = queue,
+  fields = { target = known[3], payload = known[4], retry = head.retry }, result = result }
 local at = { jobs = jobs, buckets = buckets, dead = dead, now = now, job_prefix = job_prefix, due_prefix = due_prefix,
   runs_prefix = runs_prefix, letter_prefix = letter_prefix, inputs_prefix = inputs_prefix, outbox = outbox,
   history_limit = history_limit, gates = read_gates(gates) }

@@ -6,6 +6,7 @@
 -- Error: NOT_FOUND WRONG_STATE
 --@include lib/due
 --@include lib/execution
+--@include lib/head
 --@include lib/records
 local job = KEYS[1]
 local dead = KEYS[2]
@@ -29,7 +30,7 @@ end
 redis.call('EXISTS', dead, letter, buckets, ledger, due_prefix .. bucket_of(now))
 
 redis.call('HSET', job, 'x:' .. nominal_at, place_of('due', attempt, now, '.' .. attempt - 1))
-redis.call('HINCRBY', job, 'live', 1)
+count_live(job, 1)
 redis.call('ZREM', dead, execution_id)
 redis.call('DEL', letter)
 add_due(buckets, due_prefix, bucket_of(now), { now, execution_id })

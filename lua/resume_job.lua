@@ -7,6 +7,7 @@
 -- Reply: OK
 -- Error: NOT_FOUND WRONG_STATE
 --@include lib/due
+--@include lib/head
 --@include lib/records
 local job = KEYS[1]
 local buckets = KEYS[2]
@@ -23,41 +24,42 @@ local due_prefix = ARGV[8]
 local history_limit = tonumber(ARGV[9])
 local ledger_limit = tonumber(ARGV[10])
 
-local known = redis.call('HMGET', job, 'state', 'next_run_at', 'plan', 'queue', 'live', 'queued', 'runs_left',
-  'upstreams')
-local state, known_at, plan, queue, live, queued, runs_left, upstreams = unpack(known, 1, 8)
-if not state then
+local known = redis.call('HMGET', job, 'head', 'queued', 'runs_left', 'upstreams')
+local head, queued, runs_left, upstreams = read_head(known[1]), unpack(known, 2, 4)
+if not head then
   return redis.error_reply('NOT_FOUND there is no job ' .. id)
 end
-if state ~= 'paused' or known_at ~= paused_at then
-  return redis.error_reply('WRONG_STATE job ' .. id .. ' is ' .. state .. '; only a paused job can be resumed')
+if head.state ~= 'paused' or head.next_run_at ~= paused_at then
+  return redis.error_reply('WRONG_STATE job ' .. id .. ' is ' .. head.state .. '; only a paused job can be resumed')
 end
-touch_due(buckets, due_prefix, next_run_at, queue)
-touch_due(buckets, due_prefix, now, queue)
+touch_due(buckets, due_prefix, next_run_at, head.queue)
+touch_due(buckets, due_prefix, now, head.queue)
 redis.call('EXISTS', ledger, runs)
 
 local events = { '["resumed","' .. id .. '",' .. note .. ']' }
 redis.call('HDEL', job, 'pause_note', 'failures')
-local resumed = (next_run_at ~= '' or upstreams) and 'active' or 'completed'
-redis.call('HSET', job, 'state', resumed, 'next_run_at', next_run_at, 'resume_note', note)
+redis.call('HSET', job, 'resume_note', note)
+head.state, head.next_run_at = (next_run_at ~= '' or upstreams) and 'active' or 'completed', next_run_at
 if next_run_at ~= '' then
-  add_due(buckets, due_prefix, bucket_of(next_run_at), { next_run_at, plan .. '|' .. id })
+  add_due(buckets, due_prefix, bucket_of(next_run_at), { next_run_at, head.plan .. '|' .. id })
 end
 if runs_left and starts ~= '' then
   local _, count = string.gsub(starts, '%d+', '')
   redis.call('HINCRBY', job, 'runs_left', -count)
 end
 -- Behind what waits already: overlap `after_success` may have something wait while nothing is live.
-if starts ~= '' and tonumber(live or 0) == 0 and not queued then
+if starts ~= '' and head.live == 0 and not queued then
   local first, rest = string.match(starts, '^(%d+) ?(.*)$')
-  redis.call('HSET', job, 'x:' .. first, 'due:1:' .. now, 'live', 1)
+  redis.call('HSET', job, 'x:' .. first, 'due:1:' .. now)
   add_due(buckets, due_prefix, bucket_of(now), { now, id .. '@' .. first })
-  starts = rest
+  starts, head.live = rest, 1
 end
 if starts ~= '' then
-  -- Field `rules` has the end of each execution start the next one.
-  redis.call('HSET', job, 'queued', queued and queued .. ' ' .. starts or starts, 'rules', 1)
+  -- A job with rules has the end of each execution start the next one.
+  redis.call('HSET', job, 'queued', queued and queued .. ' ' .. starts or starts)
+  head.rules = true
 end
+redis.call('HSET', job, 'head', head_of(head))
 for record in string.gmatch(skipped, '[^\n]+') do
   add_skipped(runs, history_limit, events, id, record)
 end

@@ -6,6 +6,7 @@
 -- Reply: execution id
 -- Error: NOT_FOUND
 --@include lib/start
+--@include lib/head
 --@include lib/records
 local job = KEYS[1]
 local buckets = KEYS[2]
@@ -18,27 +19,27 @@ local ready_prefix = ARGV[4]
 local max_ready = tonumber(ARGV[5])
 local ledger_limit = tonumber(ARGV[6])
 
-local known = redis.call('HMGET', job, 'next_run_at', 'ran_at', 'queue', 'target', 'payload', 'retry',
-  'expires_after_ms', 'group')
-local next_run_at, ran_at, queue = unpack(known, 1, 3)
-if not queue then
+local known = redis.call('HMGET', job, 'head', 'ran_at', 'target', 'payload', 'expires_after_ms', 'group')
+local head, ran_at, target, payload, expires_after_ms, group = read_head(known[1]), unpack(known, 2, 6)
+if not head then
   return redis.error_reply('NOT_FOUND there is no job ' .. id)
 end
+local queue = head.queue
 local nominal_at = string.format('%.0f', math.max(now, tonumber(ran_at or 0) + 1))
-while nominal_at == next_run_at or redis.call('HEXISTS', job, 'x:' .. nominal_at) == 1 do
+while nominal_at == head.next_run_at or redis.call('HEXISTS', job, 'x:' .. nominal_at) == 1 do
   nominal_at = string.format('%.0f', tonumber(nominal_at) + 1)
 end
 touch_due(buckets, due_prefix, '', queue)
 redis.call('EXISTS', ledger)
 local at = { ready_prefix = ready_prefix, max_ready = max_ready, gates = read_gates(gates), room = {} }
-local held_in, lanes = let_in(at, queue, known[4], known[8])
+local held_in, lanes = let_in(at, queue, target, group)
 redis.call('EXISTS', due_prefix .. '@', due_prefix .. (held_in or ''))
 
 local execution_id = id .. '@' .. nominal_at
 local live = start_now(held_in, lanes, buckets, due_prefix, ready_prefix .. queue, execution_id, nominal_at,
-  { unpack(known, 4, 7) })
+  { target, payload, head.retry, expires_after_ms })
 save_gates(gates, at.gates)
 redis.call('HSET', job, 'x:' .. nominal_at, live, 'ran_at', nominal_at)
-redis.call('HINCRBY', job, 'live', 1)
+count_live(job, 1)
 add_events(ledger, ledger_limit, { not held_in and offered_event(execution_id, 1, nominal_at, queue) or nil })
 return execution_id

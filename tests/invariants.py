@@ -46,6 +46,7 @@ from typing import Any
 
 from redis.exceptions import ResponseError
 
+from engine.codec import load_head
 from engine.keys import API_KEYS, API_KEYS_USED, GROUP, SECRETS, Shard
 from engine.model import JobState
 from engine.store import Store
@@ -77,7 +78,7 @@ async def _read_value(client: Any, key: str, name: str) -> Any:
         case "string":
             return (await client.get(key)).decode()
         case "hash":
-            return _text(await client.hgetall(key))
+            return _spelled_out(_text(await client.hgetall(key)))
         case "zset":
             found = await client.zrange(key, 0, -1, withscores=True)
             return {member.decode(): score for member, score in found}
@@ -104,6 +105,24 @@ async def _read_pending(client: Any, key: str) -> dict[str, tuple[str, int]]:
         row["message_id"].decode(): (row["consumer"].decode(), row["times_delivered"])
         for row in found
     }
+
+
+def _spelled_out(fields: dict[str, str]) -> dict[str, str]:
+    """Return a job's fields with its head as a field a word; other hashes as they are."""
+    if "head" not in fields:
+        return fields
+    head = load_head(fields["head"].encode())
+    words = {
+        "state": str(head.state),
+        "plan": head.plan_id,
+        "next_run_at": "" if head.next_run_at is None else str(head.next_run_at),
+        "live": str(head.live),
+        "queue": head.stream,
+        "overlap": head.overlap,
+        "retry": head.retry.decode(),
+        **({"rules": "1"} if head.has_rules else {}),
+    }
+    return words | {name: value for name, value in fields.items() if name != "head"}
 
 
 def _text(fields: dict[bytes, bytes]) -> dict[str, str]:

@@ -104,7 +104,7 @@ async def fire(store: Store, shard: Shard, now: int = NOW) -> Fired:
     """Make one pass of the fire loop over all that is due; return the sums."""
     token = await lease(store, shard)
     total = Fired()
-    [peek] = await peek_due(store, [shard], now)
+    [peek] = await peek_due(store, [shard], now, store.config.batch)
     assert not isinstance(peek, Exception)
     for part in peek.slices:
         groups: dict[tuple[str, int], Group] = {}

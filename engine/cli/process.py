@@ -12,6 +12,7 @@ from collections.abc import Awaitable, Callable
 
 from engine.backoff import Retry
 from engine.config import Config
+from engine.garbage import look_seldom
 from engine.loop import sleep_unless
 from engine.store import Store
 from engine.store.connection import TRANSIENT
@@ -22,7 +23,7 @@ SAME_SIGNAL_MS = 500
 """A second signal within this time is the first one again: from a terminal, `make` and the shell
 both pass it on."""
 
-_RECONNECT = Retry(max_attempts=10, base_ms=100, max_ms=5_000)
+_RECONNECT = Retry(max_attempts=10, base_ms=100, max_ms=1_000)
 _LONGEST = _RECONNECT.max_attempts - 1
 """The last attempt that has a wait after it; later ones wait as long."""
 
@@ -55,6 +56,8 @@ class Signals:
 def run_process(main: Callable[[asyncio.Event], Awaitable[None]]) -> None:
     """Run `main` in an event loop until it returns; a signal sets the event that it gets."""
     import uvloop  # not on Windows, where the other commands still work
+
+    look_seldom()
 
     async def under_signals() -> None:
         stop = asyncio.Event()

@@ -30,6 +30,7 @@ from engine.codec.executions import (
     load_record,
     load_since,
 )
+from engine.codec.heads import Head, dump_head, load_head
 from engine.codec.jobs import (
     dump_defined,
     dump_definition,
@@ -48,6 +49,7 @@ from engine.codec.zones import dump_rules, load_rules
 __all__ = [
     "MAX_ERROR_CHARS",
     "Arrivals",
+    "Head",
     "Heard",
     "Promise",
     "digest_of",
@@ -55,6 +57,7 @@ __all__ = [
     "dump_calendar",
     "dump_defined",
     "dump_definition",
+    "dump_head",
     "dump_json",
     "dump_layout",
     "dump_lease",
@@ -74,6 +77,7 @@ __all__ = [
     "load_calendar",
     "load_delivery",
     "load_events",
+    "load_head",
     "load_job",
     "load_json",
     "load_layout",

@@ -149,7 +149,7 @@ def load_delivery(
         due_at=int(fields[b"due_at"]),
         target=fields[b"target"],
         payload=fields[b"payload"],
-        retry=fields[b"retry"],
+        retry=fields.get(b"retry", b""),
         expires_at=load_int(fields.get(b"expires_at")),
         began_at=load_int(began_at),
         base=int(base or 0),

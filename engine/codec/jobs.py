@@ -1,23 +1,19 @@
 """A job's hash, field by field, with the scripts that change a field after `create_jobs`:
 
-state         a JobState                                        fire_due, pause_job, resume_job
-plan          plan id
-next_run_at   ms, or '' when no time is to come                 fire_due, resume_job
-queue         name of the ready stream: the queue, `:high` or `:low` behind it
+head          state, plan id, next_run_at, count of live        all that fire, end, pause, …
+              executions, ready stream, overlap, retry policy
+              (lua/lib/head.lua, codec/heads.py)
 group         who shares the queue fairly, if the job is of a group
 tags          what it is found by, if it has any; a blank between two
-overlap       an Overlap
 target        JSON of the target, for the consumer
 payload       the payload as it came, never decoded in Lua
-retry         JSON of what differs from the default policy
-definition    JSON [created_at, anchor_at, schedule_expr, timezone, more asked for]
-live          number of live executions                         all that start or end one
+definition    JSON [created_at, ms from then to anchor_at, schedule_expr, timezone, more asked for]
 ran_at        nominal time of the last run by hand, or of a     run_job
               deleted job's last one
 version       grows with every replacement                      replace_job
 pause_note    JSON {by, at, note}                               pause_job, complete_executions
 resume_note   JSON {by, at, note}                               resume_job
-rules, …      what a job may ask for beyond the usual           (lua/lib/rules.lua)
+…             what a job may ask for beyond the usual           (lua/lib/rules.lua)
 x:<nominal>   one live execution (lua/lib/execution.lua)        all that start or end one
 backfill…     the newest backfill (store/backfill_fields.py)    create_…, advance_backfill, …
 b:<nominal>   1: this live execution is of the backfill         advance_backfill
@@ -33,12 +29,12 @@ from typing import Any
 import orjson
 
 from engine.backoff import Retry
+from engine.codec.heads import load_head
 from engine.depends import Condition, Depends, Join, Match, Upstream
 from engine.model import (
     TARGETS,
     HttpTarget,
     Job,
-    JobState,
     Overlap,
     Rules,
     ShellTarget,
@@ -98,7 +94,7 @@ def load_retry(data: bytes) -> Retry:
 def dump_definition(job: Job) -> bytes:
     asked = {"dialect": job.dialect, "max_runs": job.rules.max_runs}
     more = {name: value for name, value in asked.items() if value is not None}
-    row = [job.created_at, job.anchor_at, job.schedule_expr, job.timezone]
+    row = [job.created_at, job.anchor_at - job.created_at, job.schedule_expr, job.timezone]
     return orjson.dumps([*row, more] if more else row)
 
 
@@ -185,12 +181,13 @@ def dump_note(by: str, at: int, note: str) -> bytes:
 
 def load_job(job_id: str, fields: Mapping[bytes, bytes]) -> Job:
     """Return the job that a hash holds."""
-    created_at, anchor_at, schedule_expr, timezone, *more = orjson.loads(fields[b"definition"])
+    created_at, anchored_ms, schedule_expr, timezone, *more = orjson.loads(fields[b"definition"])
     extra: dict[str, Any] = more[0] if more else {}
-    queue, priority = split_stream(fields[b"queue"].decode())
+    head = load_head(fields[b"head"])
+    queue, priority = split_stream(head.stream)
     return Job(
         id=job_id,
-        plan_id=fields[b"plan"].decode(),
+        plan_id=head.plan_id,
         target=load_target(fields[b"target"]),
         queue=queue,
         priority=priority,
@@ -198,16 +195,16 @@ def load_job(job_id: str, fields: Mapping[bytes, bytes]) -> Job:
         tags=tuple(fields.get(b"tags", b"").decode().split()),
         depends=_load_depends(fields),
         created_at=created_at,
-        anchor_at=anchor_at,
+        anchor_at=created_at + anchored_ms,
         schedule_expr=tuple(schedule_expr) if isinstance(schedule_expr, list) else schedule_expr,
         timezone=timezone,
         dialect=extra.get("dialect"),
         payload=fields[b"payload"],
-        retry=load_retry(fields[b"retry"]),
-        overlap=Overlap(fields[b"overlap"].decode()),
+        retry=load_retry(head.retry),
+        overlap=Overlap(head.overlap),
         rules=_load_rules(fields, extra.get("max_runs")),
-        state=JobState(fields[b"state"].decode()),
-        next_run_at=load_int(fields[b"next_run_at"]),
+        state=head.state,
+        next_run_at=head.next_run_at,
         version=int(fields.get(b"version", 1)),
         runs_left=load_int(fields.get(b"runs_left")),
         failures=int(fields.get(b"failures", 0)),

@@ -11,8 +11,8 @@ from collections import Counter
 from collections.abc import AsyncIterator, Sequence
 from dataclasses import dataclass, field
 
+from engine import codec
 from engine.keys import Shard
-from engine.model import JobState
 from engine.names import split_execution_id
 from engine.store import Store
 from engine.store.audit_records import Fault, faults_of_jobs, scores_of
@@ -115,18 +115,16 @@ async def strangers(
     records = [_record_of(member) for member, _ in members]
     pipe = store.client.pipeline(transaction=False)
     for job_id, name in records:
-        pipe.hmget(shard.job(job_id), "state", name)
+        pipe.hmget(shard.job(job_id), "head", name)
     replies = await pipe.execute()
     listed = await scores_of(store, {(shard.jobs, job_id) for job_id, _ in records})
     suspects = {}
-    for (member, due_at), (job_id, _), (state, value) in zip(
-        members, records, replies, strict=True
-    ):
-        if state is None:
+    for (member, due_at), (job_id, _), (head, value) in zip(members, records, replies, strict=True):
+        if head is None:
             suspects[member, due_at] = "is in the index and has no job"
         elif listed[shard.jobs, job_id] is None:
             suspects[member, due_at] = "has a job that is not listed"
-        elif value is None or not _is_at(member, state, value, due_at):
+        elif value is None or not _is_at(member, value, due_at):
             suspects[member, due_at] = "is in the index and belongs to nothing"
     now_at = await scores_of(store, [(shard.due(bucket), member) for member, _ in suspects])
     return [
@@ -140,13 +138,13 @@ def _record_of(member: str) -> tuple[str, str]:
     """Return the job of a member, and the field of its hash that says when it is due."""
     _, bar, job_id = member.partition("|")
     if bar:
-        return job_id, "next_run_at"
+        return job_id, "head"
     job_id, nominal_at = split_execution_id(member)
     return job_id, f"x:{nominal_at}"
 
 
-def _is_at(member: str, state: bytes, value: bytes, due_at: int) -> bool:
+def _is_at(member: str, value: bytes, due_at: int) -> bool:
     if "|" in member:
-        return state.decode() == JobState.ACTIVE and value.decode() == str(due_at)
+        return codec.load_head(value).is_due_at(due_at)
     where, _, at = value.decode().partition(";")[0].split(":")[:3]
     return where != "ready" and at == str(due_at)

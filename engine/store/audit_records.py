@@ -44,35 +44,35 @@ async def faults_of_jobs(store: Store, shard: Shard, job_ids: Sequence[str]) -> 
     pipe = store.client.pipeline(transaction=False)
     for job_id in job_ids:
         key = shard.job(job_id)
-        pipe.hmget(
-            key, "state", "next_run_at", "plan", "queue", "group", "tags", "live", "backfill_live"
-        )
+        pipe.hmget(key, "head", "group", "tags", "backfill_live")
         pipe.hscan(key, 0, match="x:*", count=1_000)
     replies = iter(await pipe.execute())
     gone: list[str] = []
     lists: list[tuple[str, str, str]] = []
     for job_id in job_ids:
         fields, (cursor, live_fields) = next(replies), next(replies)
-        state, next_run_at, plan, stream, group, tags, *counts = (f and f.decode() for f in fields)
-        if state is None:
+        text, group, tags, backfill_live = fields
+        if text is None:
             gone.append(job_id)
             continue
-        live = codec.load_live(live_fields)
-        counted = sum(int(count or 0) for count in counts)
+        head, live = codec.load_head(text), codec.load_live(live_fields)
+        counted = head.live + int(backfill_live or 0)
         if cursor == 0 and counted != len(live):
             said = f"{counted} {len(live)}"
             faults.add(Fault(job_id, "counts other live executions than it has", said))
-        if state == JobState.ACTIVE and next_run_at:
-            claims.append(_Claim(job_id, f"{plan}|{job_id}", int(next_run_at), stream))
+        if head.state is JobState.ACTIVE and head.next_run_at is not None:
+            member = f"{head.plan_id}|{job_id}"
+            claims.append(_Claim(job_id, member, head.next_run_at, head.stream))
         for one in live:
-            claim = _Claim(job_id, f"{job_id}@{one.nominal_at}", one.due_at or 0, stream)
+            claim = _Claim(job_id, f"{job_id}@{one.nominal_at}", one.due_at or 0, head.stream)
             if one.due_at is None:
                 offered.append((claim, one))
             else:
                 claims.append(claim)
         if group:
-            lists.append((job_id, "group", shard.jobs_of_group(group)))
-        lists += [(job_id, "tag", shard.jobs_with_tag(tag)) for tag in (tags or "").split()]
+            lists.append((job_id, "group", shard.jobs_of_group(group.decode())))
+        named = (tags or b"").decode().split()
+        lists += [(job_id, "tag", shard.jobs_with_tag(tag)) for tag in named]
     faults |= await _still_listed(store, shard, gone)
     faults |= await _missing_from_index(store, shard, claims)
     faults |= await _missing_from_streams(store, shard, offered)

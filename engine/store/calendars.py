@@ -104,8 +104,8 @@ async def _jobs_naming(store: Store, name: str) -> AsyncIterator[tuple[Plan, str
     for shard in store.layout.shards:
         plans = await matching_plans(store, shard, lambda plan: name in plan.calendars)
         after = ""
-        while plans and (page := await read_page(store, shard, after, "plan")):
-            for job_id, [plan_id] in page:
-                if plan := plans.get(plan_id or b""):
+        while plans and (page := await read_page(store, shard, after)):
+            for job_id, head in page:
+                if plan := head and plans.get(head.plan_id):
                     yield plan, job_id
             after = page[-1][0]

@@ -64,16 +64,17 @@ class Fired:
         )
 
 
-async def peek_due(store: Store, shards: Sequence[Shard], now: int) -> list[Peek | Exception]:
-    """Return what is due in each shard, `batch` members a bucket at the most; an exception where a
+async def peek_due(
+    store: Store, shards: Sequence[Shard], now: int, limit: int
+) -> list[Peek | Exception]:
+    """Return what is due in each shard, `limit` members a bucket at the most; an exception where a
     look failed."""
-    config = store.config
     replies = await store.scripts.run_many(
         [
             (
                 "peek_due",
                 [shard.buckets, shard.gates],
-                [shard.due_prefix, shard.ready_prefix, now, config.batch, store.max_ready],
+                [shard.due_prefix, shard.ready_prefix, now, limit, store.max_ready],
             )
             for shard in shards
         ]
@@ -99,9 +100,9 @@ def _read_slice(bucket: bytes, flat: list[bytes]) -> Slice:
 
 
 async def peek_starts(
-    store: Store, shards: Sequence[Shard], start_at: int
+    store: Store, shards: Sequence[Shard], start_at: int, limit: int
 ) -> list[Slice | Exception | None]:
-    """Return in each shard what waits for the start of the deployment at `start_at`, `batch`
+    """Return in each shard what waits for the start of the deployment at `start_at`, `limit`
     members at the most; None where it is carried out, an exception where a look failed."""
     first, until = bucket_of(wait_from(0)), wait_from(start_at)
     replies = await store.scripts.run_many(
@@ -109,7 +110,7 @@ async def peek_starts(
             (
                 "peek_starts",
                 [shard.buckets],
-                [shard.due_prefix, first, until, store.config.batch],
+                [shard.due_prefix, first, until, limit],
             )
             for shard in shards
         ]
@@ -125,7 +126,8 @@ async def read_plans(store: Store, shard: Shard, plan_ids: set[str]) -> None:
 
     Ids that the shard does not know stay unknown, and so do plans of a newer version.
     """
-    missing = sorted(plan_ids - store.plans.keys())
+    # Not `plan_ids - store.plans.keys()`: that goes through all the plans there are.
+    missing = sorted(plan_id for plan_id in plan_ids if plan_id not in store.plans)
     if missing:
         for plan_id, data in zip(
             missing, await store.client.hmget(shard.plans, missing), strict=True

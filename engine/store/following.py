@@ -86,12 +86,12 @@ async def read_groups(store: Store, job_ids: Iterable[str]) -> dict[str, str | N
     asked = list(job_ids)
     pipe = store.client.pipeline(transaction=False)
     for job_id in asked:
-        pipe.hmget(store.layout.shard_of(job_id).job(job_id), "state", "group")
+        pipe.hmget(store.layout.shard_of(job_id).job(job_id), "head", "group")
     replies = await pipe.execute() if asked else []
     return {
         job_id: group.decode() if group else None
-        for job_id, (state, group) in zip(asked, replies, strict=True)
-        if state
+        for job_id, (head, group) in zip(asked, replies, strict=True)
+        if head
     }
 
 

@@ -9,6 +9,7 @@ from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from engine import codec
 from engine.errors import NotFound
 from engine.model import JobState
 from engine.store import Store
@@ -83,8 +84,8 @@ async def get_group(store: Store, name: str) -> tuple[GroupSize, GroupStates]:
     for start in range(0, len(ids), CHUNK):
         pipe = store.client.pipeline(transaction=False)
         for job_id in ids[start : start + CHUNK]:
-            pipe.hget(store.layout.shard_of(job_id).job(job_id), "state")
-        states.update(JobState(state.decode()) for state in await pipe.execute() if state)
+            pipe.hget(store.layout.shard_of(job_id).job(job_id), "head")
+        states.update(codec.load_head(head).state for head in await pipe.execute() if head)
     return size, GroupStates(states, is_cut=following is not None)
 
 

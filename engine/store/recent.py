@@ -160,19 +160,20 @@ async def _read(
     pipe = store.client.pipeline(transaction=False)
     for job_id, wanted in times.items():
         shard = store.layout.shard_of(job_id)
-        pipe.hmget(shard.job(job_id), "queue", "group", "queued", *(f"x:{at}" for at in wanted))
+        pipe.hmget(shard.job(job_id), "head", "group", "queued", *(f"x:{at}" for at in wanted))
         pipe.lrange(shard.runs(job_id), 0, RECORDS - 1)
     replies = iter(await pipe.execute())
     found: dict[Place, Execution] = {}
     jobs: dict[str, _Job] = {}
     for job_id, wanted in times.items():
-        (stream, group, queued, *fields), lines = next(replies), next(replies)
-        if stream is None or not asked.sees(group.decode() if group else None):
+        (head, group, queued, *fields), lines = next(replies), next(replies)
+        if head is None or not asked.sees(group.decode() if group else None):
             continue
-        if asked.queue in (None, split_stream(stream.decode())[0]):
+        stream = codec.load_head(head).stream
+        if asked.queue in (None, split_stream(stream)[0]):
             live = {b"x:%d" % at: f for at, f in zip(wanted, fields, strict=True) if f}
             jobs[job_id] = _Job(
-                stream.decode(),
+                stream,
                 {int(at) for at in (queued or b"").split()} & {*wanted},
                 codec.load_live(live),
                 [r for r in map(codec.load_record, lines) if _is_of(r, wanted)],

@@ -18,29 +18,28 @@ BATCH = 500
 
 async def matching_plans(
     store: Store, shard: Shard, wanted: Callable[[Plan], bool]
-) -> dict[bytes, Plan]:
+) -> dict[str, Plan]:
     """Return by id those plans of a shard that are wanted; one of a newer version is not."""
-    plans: dict[bytes, Plan] = {}
+    plans: dict[str, Plan] = {}
     async for plan_id, data in store.client.hscan_iter(shard.plans, count=BATCH):
         with suppress(NotSupported):
             plan = Plan.from_canonical(data)
             if wanted(plan):
-                plans[plan_id] = plan
+                plans[plan_id.decode()] = plan
     return plans
 
 
-async def read_page(
-    store: Store, shard: Shard, after: str, *fields: str
-) -> list[tuple[str, list[bytes | None]]]:
-    """Return the next `BATCH` jobs of a shard, each with these fields of its hash. `after` is the
-    last id of the page before, '' for the first one."""
+async def read_page(store: Store, shard: Shard, after: str) -> list[tuple[str, codec.Head | None]]:
+    """Return the next `BATCH` jobs of a shard, each with its head, None where it has gone. `after`
+    is the last id of the page before, '' for the first one."""
     start = f"({after}" if after else "-"
     ids = await store.client.zrange(shard.jobs, start, "+", bylex=True, offset=0, num=BATCH)
     names = [job_id.decode() for job_id in ids]
     pipe = store.client.pipeline(transaction=False)
     for name in names:
-        pipe.hmget(shard.job(name), fields)
-    return list(zip(names, await pipe.execute() if names else [], strict=True))
+        pipe.hget(shard.job(name), "head")
+    heads = [codec.load_head(text) if text else None for text in await pipe.execute()]
+    return list(zip(names, heads, strict=True))
 
 
 def replan_call(

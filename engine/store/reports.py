@@ -102,15 +102,14 @@ async def _delivery(store: Store, promise: Promise) -> Delivery:
     """Return what a consumer would hold of the attempt: the retry policy, and since when."""
     job_id, nominal_at = split_execution_id(promise.execution_id)
     shard = store.layout.shard_of(job_id)
-    place, stream, retry = await store.client.hmget(
-        shard.job(job_id), f"x:{nominal_at}", "queue", "retry"
-    )
+    place, text = await store.client.hmget(shard.job(job_id), f"x:{nominal_at}", "head")
+    head = codec.load_head(text) if text else None
     began_at, base = codec.load_since(place or b"")
     # A word on an attempt from before a redrive is stale, whatever its policy would say.
     base = min(base, promise.attempt - 1)
     return Delivery(
         shard=shard.index,
-        queue=(stream or b"").decode(),
+        queue=head.stream if head else "",
         entry_id="",
         consumer=REPORTER,
         deliveries=0,
@@ -119,7 +118,7 @@ async def _delivery(store: Store, promise: Promise) -> Delivery:
         due_at=nominal_at,
         target=b"",
         payload=b"",
-        retry=retry or b"",
+        retry=head.retry if head else b"",
         began_at=began_at,
         base=base,
     )

@@ -77,8 +77,8 @@ async def _hidden(store: Store, caller: Caller, job_ids: Iterable[str]) -> bool:
     """Return whether any of the jobs is there, and not for the caller."""
     pipe = store.client.pipeline(transaction=False)
     for job_id in job_ids:
-        pipe.hmget(store.layout.shard_of(job_id).job(job_id), "plan", "group")
+        pipe.hmget(store.layout.shard_of(job_id).job(job_id), "head", "group")
     return any(
-        plan is not None and not caller.sees(group.decode() if group else None)
-        for plan, group in await pipe.execute()
+        head is not None and not caller.sees(group.decode() if group else None)
+        for head, group in await pipe.execute()
     )

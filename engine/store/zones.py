@@ -12,6 +12,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from engine import codec
+from engine.codec import Head
 from engine.errors import Conflict, NotFound
 from engine.execution import SkipReason, SkipRecord
 from engine.keys import ZONES, Shard
@@ -62,7 +63,7 @@ class Walk:
 
     shard: Shard
     before: Edition
-    plans: Mapping[bytes, Plan]
+    plans: Mapping[str, Plan]
     """Those with such clocks."""
     after: str = ""
     """The last job that was looked at."""
@@ -86,8 +87,8 @@ async def begin_walk(store: Store, shard: Shard, edition: str) -> Walk | None:
 
 async def go_on(store: Store, walk: Walk, now: int) -> None:
     """Look at the next page of a walk's jobs, and move those whose next time is another one now."""
-    page = await read_page(store, walk.shard, walk.after, "plan", "next_run_at")
-    calls = [call for job_id, fields in page if (call := _judge(store, walk, job_id, fields, now))]
+    page = await read_page(store, walk.shard, walk.after)
+    calls = [call for job_id, head in page if (call := _judge(store, walk, job_id, head, now))]
     for reply in await store.scripts.run_many(calls) if calls else []:
         # A job that went, fired or changed since it was read needs nothing more.
         if isinstance(reply, Exception) and not isinstance(reply, NotFound | Conflict):
@@ -98,21 +99,18 @@ async def go_on(store: Store, walk: Walk, now: int) -> None:
     walk.is_done = not page
 
 
-def _judge(
-    store: Store, walk: Walk, job_id: str, fields: list[bytes | None], now: int
-) -> Call | None:
-    plan_id, due = fields
-    plan = walk.plans.get(plan_id or b"")
-    if plan is None or not due:
+def _judge(store: Store, walk: Walk, job_id: str, head: Head | None, now: int) -> Call | None:
+    plan = walk.plans.get(head.plan_id) if head else None
+    if plan is None or head is None or head.next_run_at is None:
         return None
     offset_ms = plan.offset_of(job_id)
-    nominal_at = int(due) - offset_ms
+    nominal_at = head.next_run_at - offset_ms
     moved = replan(plan, nominal_at, now - offset_ms, walk.before, store.calendars)
     if moved is None:
         return None
     skipped = SkipRecord(nominal_at, nominal_at, 1, SkipReason.LATE) if moved.is_lost else None
     next_run_at = None if moved.next_at is None else moved.next_at + offset_ms
-    return replan_call(store, job_id, int(due), next_run_at, skipped)
+    return replan_call(store, job_id, head.next_run_at, next_run_at, skipped)
 
 
 def put_off(store: Store, shard: Shard, plan: Plan, due_at: int, now: int) -> Proposal | None:
@@ -120,7 +118,7 @@ def put_off(store: Store, shard: Shard, plan: Plan, due_at: int, now: int) -> Pr
     still to come; None for any other. A walk may reach a job after its time has come: to fire it
     now would be to fire it twice."""
     walk = store.walks.get(shard.index)
-    if walk is None or plan.id.encode() not in walk.plans:
+    if walk is None or plan.id not in walk.plans:
         return None
     moved = replan(plan, due_at, now, walk.before, store.calendars)
     if moved is None or moved.next_at is None or moved.next_at <= now:

@@ -38,7 +38,7 @@ public class Consumer {
         boolean isLate() { return "gated".equals(fields.get("lapsed")); }
         boolean hasExpired() {
             String at = fields.get("expires_at");
-            return deliveries == 1 && !at.isEmpty() && startedAt >= Long.parseLong(at);
+            return deliveries == 1 && at != null && startedAt >= Long.parseLong(at);
         }
     }
 
@@ -61,7 +61,7 @@ public class Consumer {
         this.scripts = scripts;
         this.streams = List.of(queue + ":high", queue, queue + ":low");
         String layout = (String) redis.call("GET", "wc:layout");
-        if (!layout.contains("\"version\":1,")) throw new IOException("this layout is not known here: " + layout);
+        if (!layout.contains("\"version\":2,")) throw new IOException("this layout is not known here: " + layout);
         this.tags = List.of(find(layout, "\"tags\":\\[([^\\]]*)\\]").replace("\"", "").split(","));
     }
 
@@ -194,7 +194,7 @@ public class Consumer {
         long beganAt = since[0].isEmpty() ? d.startedAt : Long.parseLong(since[0]);
         long base = since[1].isEmpty() ? 0 : Long.parseLong(since[1]);
         long now = now();
-        Long waitMs = nextWaitMs(d.fields.get("retry"), Long.parseLong(d.fields.get("attempt")) - base, now - beganAt);
+        Long waitMs = nextWaitMs(d.fields.getOrDefault("retry", ""), Long.parseLong(d.fields.get("attempt")) - base, now - beganAt);
         String told = ",null," + quote(error);
         if (waitMs == null) return end(d, "dead", "exhausted", "", record(d, "dead", told));
         return end(d, "failed", String.valueOf(now + waitMs), beganAt + "." + base, record(d, "failed", told));

@@ -18,7 +18,7 @@ const nominalOf = (delivery) => Number(delivery.fields.execution_id.split('@')[1
 const hasLapsed = (delivery) => delivery.fields.lapsed === '1'
 const isLate = (delivery) => delivery.fields.lapsed === 'gated'
 const hasExpired = ({ fields, deliveries, startedAt }) =>
-  deliveries === 1 && fields.expires_at !== '' && startedAt >= Number(fields.expires_at)
+  deliveries === 1 && 'expires_at' in fields && startedAt >= Number(fields.expires_at)
 
 // When the first attempt began, and how many attempts the retry policy is not to count.
 function sinceOf({ fields, startedAt }) {
@@ -39,7 +39,7 @@ export class Consumer {
     await client.connect()
     const reader = await client.duplicate().connect() // a blocking read keeps a connection to itself
     const layout = JSON.parse(await client.sendCommand(['GET', 'wc:layout']))
-    if (layout.version !== 1) throw new Error(`layout version ${layout.version} is not known here`)
+    if (layout.version !== 2) throw new Error(`layout version ${layout.version} is not known here`)
     return Object.assign(new Consumer(), {
       client, reader, queue, name, scripts, tags: layout.tags,
       streams: [`${queue}:high`, queue, `${queue}:low`],
@@ -171,7 +171,7 @@ export class Consumer {
 
   // End a failed attempt: another one follows, as the job's retry policy says, or none.
   async fail(delivery, error, final = false) {
-    const retry = JSON.parse(delivery.fields.retry || '{}')
+    const retry = JSON.parse(delivery.fields.retry ?? '{}')
     const [beganAt, base] = sinceOf(delivery)
     const now = await this.now()
     const waitMs = final ? null : nextWaitMs(retry, Number(delivery.fields.attempt) - base, now - beganAt)

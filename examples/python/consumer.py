@@ -53,8 +53,10 @@ class Delivery:
 
     @property
     def has_expired(self) -> bool:
-        expires_at = self.fields["expires_at"]
-        return self.deliveries == 1 and expires_at != "" and self.started_at >= int(expires_at)
+        expires_at = self.fields.get("expires_at")
+        return (
+            self.deliveries == 1 and expires_at is not None and self.started_at >= int(expires_at)
+        )
 
     @property
     def has_lapsed(self) -> bool:
@@ -74,7 +76,7 @@ class Consumer:
         self.streams = [f"{queue}:high", queue, f"{queue}:low"]
         self.manifest = json.loads((scripts / "scripts.json").read_text("utf-8"))
         layout = json.loads(self.client.get("wc:layout") or "{}")
-        if layout["version"] != 1:
+        if layout["version"] != 2:
             raise SystemExit(f"layout version {layout['version']} is not known here")
         self.tags: list[str] = layout["tags"]
 
@@ -181,7 +183,7 @@ class Consumer:
 
     def fail(self, delivery: Delivery, error: str, *, final: bool = False) -> str:
         """End a failed attempt: another one follows, as the job's retry policy says, or none."""
-        retry = json.loads(delivery.fields["retry"] or "{}")
+        retry = json.loads(delivery.fields.get("retry", "{}"))
         began_at, base = delivery.since
         now = self.now()
         attempt = int(delivery.fields["attempt"]) - base

@@ -32,7 +32,7 @@ number() { n=$(printf %s "$retry" | sed -n "s/.*\"$1\":\([0-9]*\).*/\1/p") && ec
 # Set key, entry, deliveries and what the entry holds from the lines that redis-cli prints; false if there are none.
 parse() {
     read -r first || return 1
-    execution_id='' since='' lapsed=''
+    execution_id='' expires_at='' retry='' since='' lapsed=''
     while read -r field && IFS= read -r value; do
         case $field in execution_id | attempt | expires_at | payload | retry | since | lapsed) eval "$field=\$value" ;; esac
     done
@@ -101,7 +101,7 @@ trap 'kill $beats 2>/dev/null || true; rm -rf "$work"' EXIT
 trap 'stopped=1' INT TERM
 stopped='' beats=''
 layout=$(redis get wc:layout)
-case $layout in *'"version":1,'*) ;; *) echo "this layout is not known here: $layout" >&2 && exit 1 ;; esac
+case $layout in *'"version":2,'*) ;; *) echo "this layout is not known here: $layout" >&2 && exit 1 ;; esac
 tags=$(printf %s "$layout" | sed 's/.*"tags":\[\([^]]*\)\].*/\1/; s/[",]/ /g')
 
 while [ -z "$stopped" ]; do

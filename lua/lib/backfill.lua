@@ -1,5 +1,6 @@
 -- Backfills. The newest one of a job is in the job's hash, in fields `backfill…`; what it started has a field `b:<nominal>`.
 --@include lib/execution
+--@include lib/head
 --@include lib/index
 
 -- Whether a nominal time is live, waits for an older execution, or has not been fired yet: not for a backfill to start.
@@ -22,12 +23,13 @@ end
 
 -- End a backfill of which nothing is left, and delete its job if that has waited for it; say so in `events`.
 local function end_backfill(job, jobs, runs, backfills, id, events)
-  local known = redis.call('HMGET', job, 'backfill_state', 'state', 'live', 'queued', 'delete_after_completion')
-  local backfill_state, state, live, queued, is_deleted = unpack(known, 1, 5)
+  local known = redis.call('HMGET', job, 'backfill_state', 'queued', 'delete_after_completion')
+  local backfill_state, queued, is_deleted = unpack(known, 1, 3)
+  local head = head_at(job)
   redis.call('HSET', job, 'backfill_state', backfill_state == 'cancelling' and 'cancelled' or 'done')
   redis.call('SREM', backfills, id)
   events[#events + 1] = '["backfill_ended","' .. id .. '"]'
-  if is_deleted and state == 'completed' and tonumber(live or 0) == 0 and not queued then
+  if is_deleted and head.state == 'completed' and head.live == 0 and not queued then
     forget_job(jobs, job, runs, id, events)
   end
 end

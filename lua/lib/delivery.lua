@@ -1,4 +1,5 @@
 -- Deliveries. The pending entry is the lease of an execution; entry, consumer and delivery count are its fencing token.
+--@include lib/head
 
 -- Whether a stream has its consumer group: before the first read it has none, and XPENDING would raise.
 local function has_group(ready)
@@ -55,6 +56,6 @@ local function end_execution(job, nominal_at, outcome)
     redis.call('HINCRBY', job, 'backfill_' .. outcome, 1)
     return false
   end
-  redis.call('HINCRBY', job, 'live', -1)
+  count_live(job, -1)
   return true
 end

@@ -2,12 +2,13 @@
 -- shard: now job_prefix due_prefix ready_prefix runs_prefix arrivals_prefix inputs_prefix max_ready history_limit buckets
 -- awaiting outbox, `gates` as read_gates gave them, and `room` (see take_room).
 --@include lib/gates
+--@include lib/head
 --@include lib/rules
 --@include lib/arrivals
 --@include lib/outbox
 
-local JOB = { 'state', 'upstreams', 'join', 'match', 'overlap', 'live', 'queue', 'target', 'payload', 'retry', 'group', 'rules',
-  'dependents', 'gate_ms', 'ran_at', 'version' }
+-- Beside the words of its head.
+local JOB = { 'upstreams', 'join', 'match', 'target', 'payload', 'group', 'dependents', 'gate_ms', 'ran_at', 'version' }
 
 -- Whether a stream's entry is not newer than another one.
 local function is_behind(entry, other)
@@ -46,7 +47,7 @@ local function judge_start(at, row)
     return job.state
   end
   row.limits = job.rules and read_rules(key) or {}
-  local verdict = row.released and 'fired' or judge_overlap(job.overlap, tonumber(job.live or 0), row.limits)
+  local verdict = row.released and 'fired' or judge_overlap(job.overlap, job.live, row.limits)
   if verdict == 'replaced' then
     row.older = touch_live(read_live(key), row.id, at.buckets, at.due_prefix, job.queue)
   end
@@ -60,9 +61,10 @@ end
 -- source. `answer` in it ends it; else `action` says what take_arrival is to do.
 local function judge_arrival(at, row)
   row.key = at.job_prefix .. row.id
-  local values, job = redis.call('HMGET', row.key, row.source, unpack(JOB)), {}
+  local values = redis.call('HMGET', row.key, row.source, 'head', unpack(JOB))
+  local job = read_head(values[2]) or {}
   for place, name in ipairs(JOB) do
-    job[name] = values[place + 1]
+    job[name] = values[place + 2]
   end
   local letter = job.upstreams and condition_of(job.upstreams, row.upstream)
   if not letter or is_behind(row.entry, values[1]) then
@@ -124,7 +126,7 @@ local function start_dependent(at, row, inputs, events)
   end
   redis.call('HSET', key, 'x:' .. row.time, field)
   if not row.released then
-    redis.call('HINCRBY', key, 'live', 1)
+    count_live(key, 1)
   end
 end
 
@@ -150,7 +152,7 @@ local function take_start(at, row, events)
   if row.released then
     forget_due(at.buckets, at.due_prefix, row.released, job.queue, row.id .. '@' .. row.time)
   elseif not spend(key, row.limits, row.action, row.time) then
-    redis.call('HSET', key, 'state', 'completed')
+    change_head(key, { state = 'completed' })
   end
   if job.match == 'latest' then
     redis.call('HSET', key, 'ran_at', row.time)
@@ -158,7 +160,7 @@ local function take_start(at, row, events)
   if row.action == 'replaced' then
     local records = {}
     replace_live(at, row.older, row.id, job.queue, records, job.dependents)
-    redis.call('HINCRBY', key, 'live', -#row.older)
+    count_live(key, -#row.older)
     for _, record in ipairs(records) do
       add_skipped(at.runs_prefix .. row.id, at.history_limit, events, row.id, record)
     end

@@ -48,19 +48,22 @@ local function forget_due(buckets, due_prefix, due_at, queue, member)
   end
 end
 
--- The other `@` bucket in which a member waits already, if there is one: an earlier commit moved it there, and its reply was
--- lost. `waiting` remembers which buckets there are; the one that is being fired stands in it as false.
-local function waits_in(waiting, due_prefix, bucket, member)
+-- Whether there is a bucket of what waits; bucket `@` stands for all lanes. `waiting` remembers it for the script; the bucket
+-- that is being fired stands in it as false.
+local function is_waiting(waiting, due_prefix, bucket)
   if waiting[bucket] == nil then
     waiting[bucket] = redis.call('EXISTS', due_prefix .. bucket) == 1
   end
-  if waiting['@'] == nil then
-    waiting['@'] = redis.call('EXISTS', due_prefix .. '@') == 1
-  end
-  if waiting[bucket] and redis.call('ZSCORE', due_prefix .. bucket, member) then
+  return waiting[bucket]
+end
+
+-- The other `@` bucket in which a member waits already, if there is one: an earlier commit moved it there, and its reply was
+-- lost.
+local function waits_in(waiting, due_prefix, bucket, member)
+  if is_waiting(waiting, due_prefix, bucket) and redis.call('ZSCORE', due_prefix .. bucket, member) then
     return bucket
   end
-  local lane = waiting['@'] and redis.call('HGET', due_prefix .. '@', member)
+  local lane = is_waiting(waiting, due_prefix, '@') and redis.call('HGET', due_prefix .. '@', member)
   return lane and waiting[lane] ~= false and lane or nil
 end
 

@@ -48,32 +48,36 @@ local function expiry(nominal_at, attempt, expires_after_ms)
   return string.format('%.0f', tonumber(nominal_at) + tonumber(expires_after_ms))
 end
 
-local NOTHING = {}
-
--- Put an attempt into a ready stream; return what its field then holds. An entry carries all that a consumer needs. `lapsed`
--- says that this attempt has waited in vain, for its target (async) or for upstream jobs (gated): a worker is to end it, not
--- to start it. `upstream` is what upstream jobs gave.
-local function offer(ready, execution_id, attempt, due_at, expires_at, target, payload, retry, since, lanes, lapsed, upstream)
-  local extra = NOTHING
-  if since and since ~= '' or lapsed or upstream then
-    extra = { since and since ~= '' and 'since' or nil, since ~= '' and since or nil }
-    if lapsed then
-      extra[#extra + 1] = 'lapsed'
-      extra[#extra + 1] = lapsed
-    end
-    if upstream and upstream ~= '' then
-      extra[#extra + 1] = 'upstream'
-      extra[#extra + 1] = upstream
-    end
+local function add_field(fields, name, value)
+  if value and value ~= '' then
+    fields[#fields + 1] = name
+    fields[#fields + 1] = value
   end
+end
+
+-- Put an attempt into a ready stream; return what its field then holds. An entry carries all that a consumer needs, and no
+-- field for nothing: expires_at, retry and those behind may be '' or nil. `lapsed` says that this attempt has waited in vain,
+-- for its target (async) or for upstream jobs (gated): a worker is to end it, not to start it. `upstream` is what upstream
+-- jobs gave.
+local function offer(ready, execution_id, attempt, due_at, expires_at, target, payload, retry, since, lanes, lapsed, upstream)
+  local more = {}
+  add_field(more, 'expires_at', expires_at)
+  add_field(more, 'retry', retry)
+  add_field(more, 'since', since)
+  add_field(more, 'lapsed', lapsed)
+  add_field(more, 'upstream', upstream)
   local entry = redis.call('XADD', ready, '*', 'execution_id', execution_id, 'attempt', attempt, 'due_at', due_at,
-    'expires_at', expires_at, 'target', target, 'payload', payload, 'retry', retry, unpack(extra))
+    'target', target, 'payload', payload, unpack(more))
   return place_of('ready', attempt, entry, since, lanes)
 end
 
--- The event of an attempt that went into a ready stream.
+-- The event of an attempt that went into a ready stream, and the part of it behind the execution.
+local function offered_event_end(attempt, due_at, queue)
+  return '",' .. attempt .. ',' .. due_at .. ',"' .. queue .. '"]'
+end
+
 local function offered_event(execution_id, attempt, due_at, queue)
-  return '["fired","' .. execution_id .. '",' .. attempt .. ',' .. due_at .. ',"' .. queue .. '"]'
+  return '["fired","' .. execution_id .. offered_event_end(attempt, due_at, queue)
 end
 
 -- The live executions of a job: a list of {nominal time, where, attempt, entry id or time, since, lanes}, and in field

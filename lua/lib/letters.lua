@@ -19,6 +19,6 @@ local function bury(dead, letter, runs, history_limit, now, execution_id, nomina
     end
   end
   redis.call('HSET', letter, 'reason', reason, 'attempt', attempt, 'queue', stream, 'target', fields.target, 'payload',
-    fields.payload, 'retry', fields.retry, 'attempts', table.concat(attempts, '\n'), 'born', born(definition))
+    fields.payload, 'retry', fields.retry or '', 'attempts', table.concat(attempts, '\n'), 'born', born(definition))
   redis.call('ZADD', dead, now, execution_id)
 end

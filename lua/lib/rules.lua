@@ -1,4 +1,4 @@
--- What a job may ask for beyond the usual. A job that has any of it has field `rules`, so that others cost no second look:
+-- What a job may ask for beyond the usual. A job that has any of it says so in its head, so that others cost no second look:
 --   runs_left                executions that may still fire; the last one completes the job
 --   expires_after_ms         an execution that has not started so long after its nominal time is dropped
 --   pause_after_failures     dead executions in a row that pause the job; `failures` counts them

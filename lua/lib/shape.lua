@@ -5,17 +5,14 @@
 
 local SHAPE_SIZE = 20
 local NEW_JOB_SIZE = 5
+-- Behind HSET, the key, the head with its name, the target with its name, and the name of it.
+local PAYLOAD_AT = 8
 
 -- The shape that stands in ARGV from `first` on. `words` is the HSET that makes a job of it, with gaps for what is the job's.
 local function read_shape(first)
-  local words = { 'HSET', '', 'state', '', 'next_run_at', '', 'payload', '', 'plan', ARGV[first] }
-  local defined = first + 1
-  for place, name in ipairs(DEFINED) do
-    local value = ARGV[defined + place - 1]
-    if name ~= 'payload' and (place <= REQUIRED or value ~= '') then
-      words[#words + 1] = name
-      words[#words + 1] = value
-    end
+  local words, defined = { 'HSET', '', 'head', '' }, first + 1
+  for n, word in ipairs(defined_fields(defined)) do
+    words[4 + n] = word
   end
   local pause_note = ARGV[first + SHAPE_SIZE - 1]
   if pause_note ~= '' then
@@ -23,7 +20,7 @@ local function read_shape(first)
     words[#words + 1] = pause_note
   end
   return { words = words, defined = defined, pause_note = pause_note, plan_id = ARGV[first], queue = ARGV[defined], target = ARGV[defined + 2],
-    retry = ARGV[defined + 4], expires_after_ms = ARGV[defined + 8], group = ARGV[defined + 12], tags = ARGV[defined + 17] }
+    retry = ARGV[defined + 4], expires_after_ms = ARGV[defined + 8], group = ARGV[defined + 12], tags = ARGV[defined + 17], heads = {} }
 end
 
 local function read_shapes(first, count)
@@ -48,13 +45,27 @@ local function which_exist(prefix, first_job)
   return found
 end
 
-local function write_new(key, shape, next_run_at, payload, has_dependents)
+-- The head of a new job. Jobs of a shape and a time have the same: it is put together once.
+local function new_head(shape, next_run_at, live, has_dependents)
+  local name = next_run_at .. ' ' .. live .. (has_dependents and '+' or '')
+  local text = shape.heads[name]
+  if not text then
+    local state = shape.pause_note ~= '' and 'paused' or state_of(next_run_at, shape.defined)
+    local head = define_head(shape.defined, state, shape.plan_id, next_run_at, live)
+    head.rules = head.rules or has_dependents
+    text = head_of(head)
+    shape.heads[name] = text
+  end
+  return text
+end
+
+-- `live` is how many executions the job starts with.
+local function write_new(key, shape, next_run_at, payload, live, has_dependents)
   local words = shape.words
-  local state = shape.pause_note ~= '' and 'paused' or state_of(next_run_at, shape.defined)
-  words[2], words[4], words[6], words[8] = key, state, next_run_at, payload
+  words[2], words[4], words[PAYLOAD_AT] = key, new_head(shape, next_run_at, live, has_dependents), payload
   redis.call(unpack(words))
   if has_dependents then
-    redis.call('HSET', key, 'dependents', 1, 'rules', 1)
+    redis.call('HSET', key, 'dependents', 1)
   end
 end
 

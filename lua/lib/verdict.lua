@@ -1,17 +1,20 @@
 -- What becomes of a due job: its record beside what was proposed, and what is then done.
+-- `group` is a proposal: plan, known_at (the `next_run_at` that was read) due_at nominal_at next_at next_bucket skipped, and
+-- `live`, the field of its execution.
 --@include lib/gates
+--@include lib/head
 --@include lib/rules
 --@include lib/arrivals
 
--- `job` holds next_run_at, plan, state, the live execution of the nominal time, overlap and live, in this order.
-local function judge(job, rules, known_at, plan, nominal_at)
-  if job[1] ~= known_at or job[2] ~= plan or job[3] ~= 'active' then
+-- `is_live` says that the nominal time is live already.
+local function judge(job, is_live, rules, group)
+  if not job or job.next_run_at ~= group.known_at or job.plan ~= group.plan or job.state ~= 'active' then
     return 'stale'
   end
-  if nominal_at == '' or job[4] then
+  if group.nominal_at == '' or is_live then
     return 'advanced'
   end
-  return judge_overlap(job[5], tonumber(job[6] or 0), rules)
+  return judge_overlap(job.overlap, job.live, rules)
 end
 
 -- Whether a time has to wait for the executions of upstream jobs that it is gated by.
@@ -35,27 +38,51 @@ end
 -- permits that it had: else a limit of one would have it wait for what it is to end. `at` is as let_in has it, with
 -- due_prefix, and `waiting` for waits_in.
 local function find_place(at, verdict, member, job, rules, older)
-  local held_in = waits_in(at.waiting, at.due_prefix, '@' .. job[7], member)
+  local held_in = waits_in(at.waiting, at.due_prefix, '@' .. job.queue, member)
   if held_in or verdict ~= 'fired' and verdict ~= 'replaced' then
     return held_in
   end
-  return let_in(at, job[7], job[8], rules.group, older and permits_of(older))
+  return let_in(at, job.queue, job.target, rules.group, older and permits_of(older))
+end
+
+-- What firing makes of a job with this head, if it asks for nothing beyond times and a target, has missed nothing, has nothing
+-- live, and nothing waits at its stream or at a gate: nearly all jobs. False for others. It depends on nothing else of the job,
+-- so jobs with the same head share the answer.
+local function judge_plain(at, group, text)
+  local job = read_head(text)
+  if not job or job.rules or job.live > 0 or at.gates or group.skipped ~= '' or judge(job, false, {}, group) ~= 'fired'
+    or is_waiting(at.waiting, at.due_prefix, '@' .. job.queue) or is_waiting(at.waiting, at.due_prefix, '@') then
+    return false
+  end
+  job.state, job.next_run_at, job.live = group.next_at == '' and 'completed' or 'active', group.next_at, 1
+  return { ready = at.ready_prefix .. job.queue, head = head_of(job), more = job.retry ~= '' and { 'retry', job.retry } or {},
+    event = offered_event_end(1, group.due_at, job.queue) }
+end
+
+-- The same by head, worked out as it is asked for.
+local function judge_plain_heads(at, group)
+  return setmetatable({}, { __index = function(judged, text)
+    judged[text] = judge_plain(at, group, text)
+    return judged[text]
+  end })
+end
+
+local function fire_plain(at, id, job, group, plain, events)
+  local execution_id = id .. '@' .. group.nominal_at
+  local entry = redis.call('XADD', plain.ready, '*', 'execution_id', execution_id, 'attempt', '1', 'due_at', group.due_at,
+    'target', job[2], 'payload', job[3], unpack(plain.more))
+  redis.call('HSET', at.job_prefix .. id, 'head', plain.head, group.live, 'ready:1:' .. entry)
+  events[#events + 1] = '["fired","' .. execution_id .. plain.event
 end
 
 local NO_RULES = {}
-local PLAIN = { rules = NO_RULES }
 
--- Read a due job beside what is proposed for it. Returns verdict, member, id, job, and `more` where it is no plain one: a table
--- of rules, held_in, lanes and older. `group` is the proposal: known_at (the `next_run_at` that was read) due_at nominal_at next_at
--- next_bucket skipped, and `live`, the field of its execution.
-local function read_due(at, group, member)
-  local bar = string.find(member, '|', 1, true)
-  local id = string.sub(member, bar + 1)
-  local key = at.job_prefix .. id
-  local job = redis.call('HMGET', key, 'next_run_at', 'plan', 'state', group.live, 'overlap', 'live', 'queue', 'target', 'payload',
-    'retry', 'rules')
-  local rules, older, held_in, lanes = job[11] and read_rules(key) or NO_RULES, nil, nil, nil
-  local verdict = judge(job, rules, group.known_at, string.sub(member, 1, bar - 1), group.nominal_at)
+-- Read any due job beside what is proposed for it. `found` is its head, target and payload. Returns verdict, member, job (a head
+-- with target and payload), and `more`: rules, held_in, lanes and older.
+local function read_due(at, group, member, id, found)
+  local key, job = at.job_prefix .. id, read_head(found[1])
+  local rules, older, held_in, lanes = job and job.rules and read_rules(key) or NO_RULES, nil, nil, nil
+  local verdict = judge(job, redis.call('HEXISTS', key, group.live) == 1, rules, group)
   if verdict == 'fired' and rules.gate_ms and is_gated(rules, at.arrivals_prefix .. id .. '@' .. group.nominal_at) then
     verdict = 'gated'
     redis.call('EXISTS', at.due_prefix .. bucket_of(group.due_at + rules.gate_ms), at.inputs_prefix .. id)
@@ -63,7 +90,8 @@ local function read_due(at, group, member)
   if verdict == 'stale' then
     member = left_over(at.bucket, member, group.known_at)
   else
-    older = verdict == 'replaced' and touch_live(read_live(key), id, at.buckets, at.due_prefix, job[7])
+    job.target, job.payload = found[2], found[3]
+    older = verdict == 'replaced' and touch_live(read_live(key), id, at.buckets, at.due_prefix, job.queue)
     held_in, lanes = find_place(at, verdict, member, job, rules, older)
     if held_in then
       verdict = 'held'
@@ -73,27 +101,14 @@ local function read_due(at, group, member)
   if group.skipped ~= '' or verdict == 'overlap' or verdict == 'replaced' then
     redis.call('EXISTS', at.runs_prefix .. id, at.inputs_prefix .. id)
   end
-  if rules == NO_RULES and not held_in and not older and (not lanes or lanes == '') then
-    return verdict, member, id, job
-  end
-  return verdict, member, id, job, { rules = rules, held_in = held_in, lanes = lanes, older = older }
+  return verdict, member, job, { rules = rules, held_in = held_in, lanes = lanes, older = older }
 end
 
--- Fire a job that has no rules beside what is live of it, and has missed nothing: nearly all of them.
-local function fire_plainly(at, id, job, group, events)
-  local due_at, next_at, execution_id = group.due_at, group.next_at, id .. '@' .. group.nominal_at
-  local where = offer(at.ready_prefix .. job[7], execution_id, '1', due_at, '', job[8], job[9], job[10])
-  redis.call('HSET', at.job_prefix .. id, 'next_run_at', next_at, 'state', next_at == '' and 'completed' or 'active',
-    group.live, where, 'live', tonumber(job[6] or 0) + 1)
-  events[#events + 1] = offered_event(execution_id, 1, due_at, job[7])
-end
-
--- Carry out a verdict other than stale or held, for any job: `at` names keys and limits. Returns the job's next due time, '' if
--- it has none.
+-- Carry out a verdict other than stale or held: `at` names keys and limits. Returns the job's next due time, '' if it has none.
 local function carry_out(at, verdict, id, job, group, more, events)
   local rules = more.rules
   local due_at, nominal_at, next_at = group.due_at, group.nominal_at, group.next_at
-  local key, ready, live = at.job_prefix .. id, at.ready_prefix .. job[7], tonumber(job[6] or 0)
+  local key, ready = at.job_prefix .. id, at.ready_prefix .. job.queue
   local records, fires, inputs = {}, verdict == 'fired' or verdict == 'replaced', nil
   for record in string.gmatch(group.skipped, '[^\n]+') do
     records[#records + 1] = record
@@ -101,28 +116,30 @@ local function carry_out(at, verdict, id, job, group, more, events)
   if (fires or verdict == 'queued' or verdict == 'gated') and not spend(key, rules, verdict, nominal_at) then
     next_at = ''
   end
-  local change = { 'next_run_at', next_at, 'state', next_at == '' and 'completed' or 'active' }
+  job.next_run_at, job.state = next_at, next_at == '' and 'completed' or 'active'
   if verdict == 'overlap' then
     records[#records + 1] = skip_record(nominal_at, 'overlap')
   elseif verdict == 'replaced' then
-    replace_live(at, more.older, id, job[7], records, rules.dependents)
-    live = 0
+    replace_live(at, more.older, id, job.queue, records, rules.dependents)
+    job.live = 0
   end
   if fires and rules.gate_ms then
     inputs = take_inputs(at, id, rules, nominal_at)
   end
   if verdict == 'gated' then
     local until_at = string.format('%.0f', due_at + rules.gate_ms)
-    redis.call('HSET', key, 'x:' .. nominal_at, place_of('gated', '1', until_at), 'live', live + 1, unpack(change))
+    job.live = job.live + 1
+    redis.call('HSET', key, 'x:' .. nominal_at, place_of('gated', '1', until_at), 'head', head_of(job))
     add_due(at.buckets, at.due_prefix, bucket_of(until_at), { until_at, id .. '@' .. nominal_at })
     events[#events + 1] = '["gated","' .. id .. '@' .. nominal_at .. '",' .. until_at .. ']'
   elseif fires then
     local execution_id, expires_at = id .. '@' .. nominal_at, expiry(nominal_at, '1', rules.expires_after_ms)
-    local where = offer(ready, execution_id, '1', due_at, expires_at, job[8], job[9], job[10], '', more.lanes, nil, inputs)
-    redis.call('HSET', key, 'x:' .. nominal_at, where, 'live', live + 1, unpack(change))
-    events[#events + 1] = offered_event(execution_id, 1, due_at, job[7])
+    local where = offer(ready, execution_id, '1', due_at, expires_at, job.target, job.payload, job.retry, '', more.lanes, nil, inputs)
+    job.live = job.live + 1
+    redis.call('HSET', key, 'x:' .. nominal_at, where, 'head', head_of(job))
+    events[#events + 1] = offered_event(execution_id, 1, due_at, job.queue)
   else
-    redis.call('HSET', key, unpack(change))
+    redis.call('HSET', key, 'head', head_of(job))
   end
   if verdict == 'overlap' and rules.dependents then
     tell_skipped(at.outbox, id, nominal_at)

@@ -10,6 +10,7 @@ import httpx
 import pytest
 from calling import AT_ONCE, CRON, MINUTE, NOW, NOW_TEXT, create, refused
 from fleet import keep
+from hashing import change_head
 
 from engine import __version__
 from engine.clock import ManualClock
@@ -110,7 +111,7 @@ async def test_the_server_is_told_with_what_is_deployed_on_it(
     assert abs(server["clock_skew_ms"]) < 1_000
     assert server["deployment"] == {
         "shards": 4,
-        "layout_version": 1,
+        "layout_version": 2,
         "jobs": 1,
         "versions": ["0.0.9", __version__],
         "timezones": ZONE_DATABASE,
@@ -187,11 +188,11 @@ async def test_one_shard_is_held_against_its_records(
     path = f"/v1/doctor/shards/{shard.index}"
     sound = {"shard": shard.index, "jobs": 1, "members": 1, "faults": {}, "examples": []}
     assert (await client.get(path)).json() == sound
-    await store.client.hset(shard.job("report"), "live", 3)
+    await change_head(store, "report", live=3)
     audit = (await client.get(path)).json()
     assert audit["faults"] == {"counts other live executions than it has": 1}
     assert audit["examples"] == ["report: counts other live executions than it has"]
-    await store.client.hset(shard.job("report"), "live", 0)
+    await change_head(store, "report", live=0)
 
 
 @pytest.mark.parametrize("shard", ["4", "-1", "x", "0000"])

@@ -9,6 +9,7 @@ import pytest
 from invariants import read_shard
 from seeding import AT_ONCE, BUCKET, EVERY_MINUTE, NOW, group, lease, registration, seed
 
+from engine.codec import load_head
 from engine.errors import NotFound, WrongState
 from engine.keys import Shard
 from engine.model import ALLOWED_IN, JobState, Operation
@@ -64,8 +65,8 @@ async def seed_in(store: Store, state: JobState) -> Shard:
 
 
 async def state_of(store: Store, shard: Shard) -> JobState | None:
-    state = await store.client.hget(shard.job("job-0"), "state")
-    return JobState(state.decode()) if state else None
+    head = await store.client.hget(shard.job("job-0"), "head")
+    return load_head(head).state if head else None
 
 
 @pytest.mark.parametrize(("operation", "state"), ALLOWED)

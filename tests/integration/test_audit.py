@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import AsyncIterator, Awaitable, Callable
 
 import pytest
+from hashing import change_head
 from seeding import (
     EVERY_MINUTE,
     MINUTE,
@@ -25,6 +26,7 @@ from seeding import (
 
 from engine.execution import Outcome
 from engine.keys import Shard
+from engine.model import JobState
 from engine.store import Store
 from engine.store.audit import BATCH, EXAMPLES, Audit, audit_shard, strangers
 from engine.store.audit_records import faults_of_jobs
@@ -107,11 +109,11 @@ async def _add_stranger(store: Store, shard: Shard) -> None:
 
 
 async def _pause_behind_its_back(store: Store, shard: Shard) -> None:
-    await store.client.hset(shard.job("job-0"), "state", "paused")
+    await change_head(store, "job-0", state=JobState.PAUSED)
 
 
 async def _miscount(store: Store, shard: Shard) -> None:
-    await store.client.hset(shard.job("job-0"), "live", 2)
+    await change_head(store, "job-0", live=2)
 
 
 async def _hold_it_at_another_time(store: Store, shard: Shard) -> None:

@@ -117,7 +117,7 @@ async def test_a_time_that_came_alive_or_began_to_wait_after_the_look_is_passed_
     if is_live:
         assert await run_at_exactly(any_store, "job-0", at) == f"job-0@{at}".encode()
     else:
-        await any_store.client.hset(shard.job("job-0"), mapping={"queued": at, "rules": 1})
+        await any_store.client.hset(shard.job("job-0"), "queued", at)
     assert await advance(any_store, shard, (backfill, Batch([(at, 1)], at + MINUTE))) == 0
     found = await backfill_of(any_store)
     assert (found.passed, found.started, found.next_at) == (1, 0, at + MINUTE)

@@ -48,12 +48,13 @@ HASH = {
     "state": "active",
     "plan": EVERY_MINUTE.id,
     "next_run_at": str(NOW),
+    "live": "0",
     "queue": "default",
     "overlap": "skip",
     "target": '{"type":"worker"}',
     "payload": '{"n":1}',
     "retry": "",
-    "definition": f'[{NOW},{NOW},null,"UTC"]',
+    "definition": f'[{NOW},0,null,"UTC"]',
 }
 
 
@@ -97,10 +98,8 @@ async def test_a_job_without_times_starts_at_once_and_is_completed(any_store: St
         "execution_id": f"job-0@{NOW}",
         "attempt": "1",
         "due_at": str(NOW),
-        "expires_at": "",
         "target": '{"type":"worker"}',
         "payload": '{"n":1}',
-        "retry": "",
     }
 
 

@@ -89,10 +89,8 @@ async def test_the_last_of_all_starts_it_under_the_time_of_its_root(any_store: S
         "execution_id": f"z@{NOW}",
         "attempt": "1",
         "due_at": str(LATER),
-        "expires_at": "",
         "target": '{"type":"worker"}',
         "payload": '{"n":1}',
-        "retry": "",
     }
     source = any_store.layout.shard_of("b").index
     assert changed["job:z"] == {

@@ -68,10 +68,8 @@ async def test_a_failed_attempt_is_offered_again_at_its_time(any_store: Store) -
                 "execution_id": f"job-0@{NOW}",
                 "attempt": "2",
                 "due_at": str(RETRY_AT),
-                "expires_at": "",
                 "target": '{"type":"worker"}',
                 "payload": '{"n":1}',
-                "retry": "",
                 "since": f"{NOW + 500}.0",
             }
         },
@@ -205,10 +203,8 @@ async def test_an_attempt_that_lapsed_is_offered_again_to_be_ended(any_store: St
                 "execution_id": f"job-0@{NOW}",
                 "attempt": "1",
                 "due_at": str(LAPSES_AT),
-                "expires_at": "",
                 "target": '{"type":"worker"}',
                 "payload": '{"n":1}',
-                "retry": "",
                 "since": f"{NOW + 500}.0",
                 "lapsed": "1",
             }

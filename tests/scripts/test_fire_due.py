@@ -68,10 +68,8 @@ async def test_a_due_job_fires_and_moves_to_its_next_time(any_store: Store) -> N
                 "execution_id": f"job-0@{NOW}",
                 "attempt": "1",
                 "due_at": str(NOW),
-                "expires_at": "",
                 "target": '{"type":"worker"}',
                 "payload": '{"n":1}',
-                "retry": "",
             }
         },
         "ledger": [["fired", f"job-0@{NOW}", 1, NOW, "default"]],

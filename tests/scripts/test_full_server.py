@@ -190,7 +190,7 @@ async def test_looking_reclaiming_releasing_and_deleting_need_no_room(store: Sto
     ready = shard.ready("default")
     await store.client.xclaim(ready, "workers", "w1", 0, entry, idle=60_000, justid=True)
     async with full(store):
-        [peek] = await peek_due(store, [shard], NOW)
+        [peek] = await peek_due(store, [shard], NOW, 9)
         assert not isinstance(peek, Exception)
         reclaimed = await reclaim_executions(store, "default", shard, "w2", NOW)
         assert len(reclaimed.deliveries) == 1

@@ -32,7 +32,7 @@ from engine.store.executions import complete_executions
 
 
 async def peek(store: Store, shard: Shard, now: int = NOW) -> Peek:
-    [found] = await peek_due(store, [shard], now)
+    [found] = await peek_due(store, [shard], now, store.config.batch)
     assert isinstance(found, Peek)
     return found
 
@@ -47,7 +47,7 @@ async def test_an_empty_shard_has_nothing_due(any_store: Store) -> None:
 
 async def test_every_shard_is_asked_at_once(any_store: Store) -> None:
     shard = await seed(any_store, registration("job-0"))
-    found = await peek_due(any_store, any_store.layout.shards, NOW)
+    found = await peek_due(any_store, any_store.layout.shards, NOW, 9)
     due = [peek for peek in found if isinstance(peek, Peek) and peek.slices]
     assert due == [await peek(any_store, shard)]
     assert len(found) == len(any_store.layout.shards)

@@ -18,7 +18,7 @@ START = NOW + 5
 
 async def peek(store: Store, shard: Shard, start_at: int = START) -> Slice | None:
     before = await read_shard(store, shard)
-    [found] = await peek_starts(store, [shard], start_at)
+    [found] = await peek_starts(store, [shard], start_at, store.config.batch)
     assert not isinstance(found, Exception)
     assert await read_shard(store, shard) == before
     return found

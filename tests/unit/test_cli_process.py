@@ -77,7 +77,7 @@ async def test_a_server_that_comes_up_late_is_waited_for(monkeypatch: pytest.Mon
     assert await open_store(Config(), asyncio.Event()) is OPENED
     assert len(opening.waits) == 40
     assert 50 <= opening.waits[0] <= 100
-    assert all(2_500 <= wait <= 5_000 for wait in opening.waits[6:])
+    assert all(500 <= wait <= 1_000 for wait in opening.waits[4:])
 
 
 async def test_waiting_for_a_server_ends_with_the_process(monkeypatch: pytest.MonkeyPatch) -> None:

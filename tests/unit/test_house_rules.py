@@ -23,12 +23,12 @@ LAYERS = {
     " engine.shares engine.depends engine.guard engine.access",
     "naming": "engine.keys engine.codec engine.config",
     "storage": "engine.scripts engine.store engine.doctor",
-    "loops": "engine.loop engine.shards engine.scheduler engine.backfiller engine.worker"
-    " engine.announcer engine.gatekeeper engine.gates engine.lanes"
+    "loops": "engine.loop engine.pace engine.shards engine.scheduler engine.backfiller"
+    " engine.worker engine.announcer engine.gatekeeper engine.gates engine.lanes"
     " engine.reading engine.holding engine.beats engine.reporting engine.pushback"
     " engine.reclaimer engine.sweeper engine.relay engine.replanner engine.targets engine.embedded"
     " engine.supervisor",
-    "processes": "engine.__main__ engine.cli engine.demo engine.logs engine.roles"
+    "processes": "engine.__main__ engine.cli engine.demo engine.garbage engine.logs engine.roles"
     " engine.handlers api bench",
 }
 """Bottom first. A module imports from its own layer and from those below it."""

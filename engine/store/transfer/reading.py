@@ -30,7 +30,7 @@ from engine.store.transfer.pages import (
     read_hashes,
 )
 
-FORMAT = 1
+FORMAT = 2
 LEDGER_PAGE = 20
 """Entries of one ledger at a time: each holds what one script told, up to hundreds of lines."""
 
@@ -116,7 +116,7 @@ async def _read_jobs(store: Store) -> Records:
                 pipe.lrange(shard.runs(name), 0, -1)
             replies = await pipe.execute()
             hashes = replies[::2]
-            plan_ids = [fields.get(b"plan", b"") for fields in hashes]
+            plan_ids = [_plan_of(fields) for fields in hashes]
             plans = await store.client.hmget(shard.plans, plan_ids)
             for name, fields, runs, plan in zip(names, hashes, replies[1::2], plans, strict=True):
                 if plan is None:
@@ -131,6 +131,11 @@ async def _read_jobs(store: Store) -> Records:
                     "plan": plan,
                     "runs": runs,
                 }
+
+
+def _plan_of(fields: dict[bytes, bytes]) -> str:
+    """Return the plan id of a job's hash, "" for a hash that has gone."""
+    return codec.load_head(fields[b"head"]).plan_id if fields else ""
 
 
 async def _read_entries(store: Store) -> Records:

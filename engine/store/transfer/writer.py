@@ -10,8 +10,10 @@ from collections import Counter
 from collections.abc import Callable
 from typing import Any
 
+from engine import codec
 from engine.errors import BadInput
 from engine.keys import GROUP, PREFIX, ZONES, Shard, bucket_of
+from engine.model import JobState
 from engine.names import split_execution_id
 from engine.store import Store
 from engine.store.transfer.kinds import DEPLOYMENT, Fate
@@ -82,15 +84,15 @@ class Writer:
 
     def job(self, record: Record) -> None:
         job_id, fields = record["id"], dict(_pairs(record["fields"]))
-        shard = self._layout.shard_of(job_id)
+        shard, head = self._layout.shard_of(job_id), codec.load_head(_bytes(fields["head"]))
         pipe = self._pipe
         self._hset(shard.job(job_id), record["fields"])
         pipe.zadd(shard.jobs, {job_id: 0})
-        pipe.hset(shard.plans, fields["plan"], record["plan"])
+        pipe.hset(shard.plans, head.plan_id, record["plan"])
         if record["runs"]:
             pipe.rpush(shard.runs(job_id), *record["runs"])
-        if fields["state"] == "active" and fields["next_run_at"] != "":
-            self._due(shard, f"{fields['plan']}|{job_id}", fields["next_run_at"])
+        if head.state is JobState.ACTIVE and head.next_run_at is not None:
+            self._due(shard, f"{head.plan_id}|{job_id}", head.next_run_at)
         if _bytes(fields.get("backfill_state", "")) in OPEN_BACKFILL:
             pipe.sadd(shard.backfills, job_id)
         self._list(shard, job_id, fields)
@@ -112,13 +114,13 @@ class Writer:
         before, behind = split_place(value)
         where, _, rest = before.decode().partition(":")
         if where != "ready":
-            self._due(shard, execution_id, rest.partition(":")[2])
+            self._due(shard, execution_id, int(rest.partition(":")[2]))
         for lane in filter(None, behind.partition(b";")[2].split(b",")):
             self._pipe.hincrby(shard.gates, f"live:{lane.decode()}", 1)
 
-    def _due(self, shard: Shard, member: str, at: str) -> None:
-        bucket = bucket_of(int(at))
-        self._pipe.zadd(shard.due(bucket), {member: int(at)})
+    def _due(self, shard: Shard, member: str, at: int) -> None:
+        bucket = bucket_of(at)
+        self._pipe.zadd(shard.due(bucket), {member: at})
         self._pipe.zadd(shard.buckets, {bucket: int(bucket)})
 
     def entry(self, record: Record) -> None:
