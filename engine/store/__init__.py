@@ -101,7 +101,7 @@ async def _read_layout(client: Any, shards: int) -> Layout:
     if version != LAYOUT_VERSION:
         raise Unusable(
             f"this server holds a deployment of layout version {version}, and this Waterclock"
-            f" speaks version {LAYOUT_VERSION}; use the release that wrote it, or another server"
-            " or database number"
+            f" speaks version {LAYOUT_VERSION}; have the release that wrote it export it to a file"
+            " (`waterclock deployment export`), and import that into an empty server"
         )
     return layout

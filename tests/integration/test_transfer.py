@@ -431,7 +431,7 @@ async def spoil(lines: list[bytes], way: str) -> list[bytes]:
         case "no first line":
             return lines[1:]
         case "a newer format":
-            return [lines[0].replace(b'"format":1', b'"format":2'), *lines[1:]]
+            return [lines[0].replace(b'"format":2', b'"format":3'), *lines[1:]]
         case "an unknown kind":
             return [lines[0], b'{"kind":"odd"}\n', *lines[1:]]
         case "a key of its own choice":
@@ -453,7 +453,7 @@ async def spoil(lines: list[bytes], way: str) -> list[bytes]:
         ("another value", "was changed"),
         ("more behind it", "after the last line"),
         ("no first line", "line 1: this is no export"),
-        ("a newer format", "format 2, and this release reads format 1"),
+        ("a newer format", "format 3, and this release reads format 2"),
         ("an unknown kind", "line 2: records of kind 'odd'"),
         ("a key of its own choice", "line 2: 'layout' is no hash"),
         ("no JSON", "line 2: the line is no record"),

@@ -22,6 +22,7 @@ from engine.store.freezing import SCAN_COUNT, freeze, thaw, write_phase
 from engine.store.phase import Phase, read_phase
 from engine.store.server import time_ms
 from engine.store.transfer.kinds import Fate, kind_of
+from engine.store.transfer.older import FORMATS, as_written_now
 from engine.store.transfer.reading import FORMAT, Record
 from engine.store.transfer.writer import Writer
 
@@ -36,7 +37,7 @@ async def import_lines(store: Store, lines: AsyncIterator[bytes]) -> Counter[str
         return Counter()
     writer = Writer(store, await time_ms(store.client))
     digest, counts, is_whole = hashlib.sha256(), Counter[str](), False
-    number = 0
+    number, is_older = 0, False
     async for line in lines:
         number += 1
         try:
@@ -48,9 +49,9 @@ async def import_lines(store: Store, lines: AsyncIterator[bytes]) -> Counter[str
                 is_whole = True
                 continue
             if number == 1:
-                _check_first(record)
+                is_older = _check_first(record)
             else:
-                writer.add(record, len(line))
+                writer.add(as_written_now(record) if is_older else record, len(line))
         except (BadInput, KeyError, TypeError, ValueError, AttributeError) as error:
             raise BadInput(f"line {number}: {_said(error)}") from None
         digest.update(line)
@@ -134,14 +135,16 @@ async def _keys(store: Store) -> AsyncIterator[list[str]]:
         yield [key.decode() for key in keys]
 
 
-def _check_first(record: Record) -> None:
+def _check_first(record: Record) -> bool:
+    """Return whether the export is of an older format."""
     if record["kind"] != "deployment":
         raise BadInput("this is no export of a deployment")
-    if record["format"] != FORMAT:
+    if record["format"] not in (FORMAT, *FORMATS):
         raise BadInput(
             f"the export has format {record['format']}, and this release reads format {FORMAT}:"
             " import with the release that made it"
         )
+    return record["format"] != FORMAT
 
 
 def _compare(end: Record, records: int, digest: str) -> None:
