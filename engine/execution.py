@@ -94,9 +94,13 @@ class ErrorKind(StrEnum):
     """The execution's `deadline_ms` ran out during the attempt."""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class Record:
-    """One line of a job's history: how one attempt of one execution ended."""
+    """One line of a job's history: how one attempt of one execution ended.
+
+    A value, though not frozen, which would make each several times as dear: a worker makes one an
+    execution.
+    """
 
     nominal_at: int
     outcome: Outcome
@@ -178,13 +182,13 @@ class DeadLetter:
     """As far as the job's history held them when it died, newest first."""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class Delivery:
     """One hand-over of an attempt to a consumer: what it needs to run it, and what proves that it
     may end it.
 
     The proof (the fencing token) is the entry, the consumer and the delivery count together.
-    `queue` is the name of the stream: queue and priority.
+    `queue` is the name of the stream: queue and priority. A value; not frozen, as `Record`.
     """
 
     shard: int

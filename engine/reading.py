@@ -3,7 +3,8 @@
 A worker that has room for all that comes reads all streams at once, and blocks in the server while
 there is nothing. Order counts only where more waits than it has slots for. Then it looks how much
 waits in each stream, gives each queue its share of the slots, fills a queue's share from `high`
-down to `low`, evenly over the shards, and reads exactly that: never more than it can start.
+down to `low`, a handful from one shard after the other, and reads exactly that: never more than it
+can start.
 """
 
 from __future__ import annotations
@@ -11,8 +12,10 @@ from __future__ import annotations
 import asyncio
 import re
 import time
+from collections import deque
 from collections.abc import Iterable, Mapping
 from typing import Generic, TypeVar
+from zlib import crc32
 
 from engine.errors import BadInput
 from engine.execution import Delivery
@@ -24,8 +27,11 @@ from engine.store.limits import is_paused
 from engine.store.queues import count_unread
 
 HEAVIEST = 100
-LOOK_MS = 20
+LOOK_MS = 50
 """How long a look at the streams is good for. So soon something urgent overtakes a backlog."""
+HANDFUL = 50
+"""Executions that one shard gives before it is another one's turn. What is read together ends
+together: from a few shards in each read, outcomes go out in a few calls."""
 FEW = 8
 """With fewer slots it looks before each read over all streams: of those only one may have to
 fill a slot."""
@@ -90,6 +96,29 @@ class Turns(Generic[Key]):
         return best
 
 
+class Handfuls(Generic[Key]):
+    """Shares slots out to one key after the other, a handful each."""
+
+    def __init__(self, keys: Iterable[Key], *, first: int = 0) -> None:
+        self._keys = deque(keys)
+        self._keys.rotate(-first)
+
+    def share(self, waiting: Mapping[Key, int], slots: int) -> dict[Key, int]:
+        """Return how many of `slots` each key gets, no more than is waiting there."""
+        given: dict[Key, int] = {}
+        passed = 0
+        while slots > 0 and passed < len(self._keys):
+            key = self._keys[0]
+            self._keys.rotate(-1)
+            count = min(slots, HANDFUL, waiting.get(key, 0) - given.get(key, 0))
+            passed += 1
+            if count > 0:
+                given[key] = given.get(key, 0) + count
+                slots -= count
+                passed = 0
+        return given
+
+
 class Reader:
     """Reads new deliveries of some queues for one consumer."""
 
@@ -98,8 +127,16 @@ class Reader:
         self._consumer = consumer
         self._names = {queue: streams_of(queue) for queue in weights}
         self._queues = Turns(weights)
-        shards = dict.fromkeys(store.layout.shards, 1)
-        self._shards = {name: Turns(shards) for names in self._names.values() for name in names}
+        shards = store.layout.shards
+        # Many workers are not to begin with the same shard.
+        first = crc32(consumer.encode()) % len(shards)
+        self._shards = {
+            name: Handfuls(shards, first=first) for names in self._names.values() for name in names
+        }
+        self._streams = {
+            queue: [(name, shard) for name in names for shard in shards]
+            for queue, names in self._names.items()
+        }
         self._unread: dict[Stream, int] = {}
         self._looked_at = float("-inf")
         self._is_busy = True
@@ -116,12 +153,7 @@ class Reader:
         With `block` it waits for the first one, half a second at the most.
         """
         queues = [queue for queue in self._names if not await is_paused(self._store, queue)]
-        streams = [
-            (name, shard)
-            for queue in queues
-            for name in self._names[queue]
-            for shard in self._store.layout.shards
-        ]
+        streams = [stream for queue in queues for stream in self._streams[queue]]
         if not streams:
             if block:
                 await asyncio.sleep(BLOCK_MS / 1000)

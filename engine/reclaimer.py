@@ -8,7 +8,7 @@ from typing import Protocol
 
 from engine.clock import Clock
 from engine.execution import Delivery
-from engine.loop import keep_stepping
+from engine.loop import LONGEST_WAIT_MS, keep_stepping
 from engine.names import streams_of
 from engine.store import Store, executions
 from engine.store.executions import Stream
@@ -16,6 +16,8 @@ from engine.store.queues import find_stale
 
 SWEEP_MS = 1_000
 """The longest time between two sweeps."""
+RETURN_MS = LONGEST_WAIT_MS + 500
+"""How long workers may take to come back to a server that was away, and to extend their leases."""
 FORGET_AFTER_MS = 3_600_000
 """A consumer that holds nothing and was silent for so long is forgotten."""
 
@@ -43,7 +45,9 @@ class Reclaimer:
        there: a worker that is never idle takes over too.
     2. Before that sees that the worker's own leases are fresh, so that it never reclaims from
        itself. (If it did, the worker would go on with what it runs under the new proof.)
-    3. Once an hour forgets consumers that are gone.
+    3. Where the server was away, lets the others come back first: what they held has grown stale
+       meanwhile, and much of it is done, and waits to be reported.
+    4. Once an hour forgets consumers that are gone.
     """
 
     name = "reclaimer"
@@ -61,6 +65,8 @@ class Reclaimer:
         self._left: list[Stream] = []
         self._cursor: str | None = None
         self._forget_at = 0
+        self._is_cut_off = False
+        """The last step did not come to its end."""
         self.taken = 0
         self.poisoned = 0
 
@@ -69,12 +75,20 @@ class Reclaimer:
 
     async def step(self) -> float:
         """Sweep what is stale, as far as there are slots; return the ms until the next step."""
+        was_cut_off, self._is_cut_off = self._is_cut_off, True
+        pause_ms = await self._go_on(was_cut_off)
+        self._is_cut_off = False
+        return pause_ms
+
+    async def _go_on(self, was_cut_off: bool) -> float:
         # After a failure a round begins anew, with the worker's leases.
         left, self._left = self._left, []
         if not left:
             await self._worker.refresh()
             left = await find_stale(self._store, self._streams)
             self._cursor = None
+            if was_cut_off:
+                return RETURN_MS
         if left:
             await self._worker.wait_for_slot()
         while left and self._worker.free:

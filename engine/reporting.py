@@ -45,7 +45,7 @@ def judge(
             status_code=attempted.status_code or 202,
             lapses_at=max(now, started_at + allowed_ms),
         )
-    result = outcomes.ended(
+    return outcomes.ended(
         delivery,
         succeeded=attempted.succeeded,
         started_at=started_at,
@@ -59,8 +59,8 @@ def judge(
         retry_after_ms=attempted.retry_after_ms,
         exit_status=attempted.exit_status,
         output=attempted.output,
+        gave=attempted.gave,
     )
-    return replace(result, gave=attempted.gave)
 
 
 class Reports:

@@ -35,6 +35,9 @@ class Answer(StrEnum):
     """The delivery is somebody else's by now, or has ended otherwise; nothing changed."""
 
 
+_ANSWERS = {answer.encode(): answer for answer in Answer}
+
+
 @dataclass(frozen=True, slots=True)
 class Reclaimed:
     deliveries: list[Delivery]
@@ -132,7 +135,7 @@ async def complete_executions(store: Store, results: Sequence[Result], now: int)
         return "complete_executions", _keys(shard, stream), args
 
     words = await _ask(store, [result.delivery for result in results], call)
-    return [Answer(word.decode()) for word in words]
+    return [_ANSWERS[word] for word in words]
 
 
 def _keys(shard: Shard, stream: str) -> list[str]:

@@ -19,10 +19,11 @@ from engine.execution import (
 )
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class Result:
     """How one delivery ended. What belongs to an outcome is set exactly with it: `retry_at` with
-    `failed`, `reason` with `dead`, `lapses_at` with `accepted`."""
+    `failed`, `reason` with `dead`, `lapses_at` with `accepted`. A value; not frozen, as `Record`.
+    """
 
     delivery: Delivery
     record: Record | SkipRecord
@@ -39,8 +40,10 @@ class Result:
     @property
     def detail(self) -> str:
         """What complete_executions gets beside the outcome; '' for those that need no more."""
-        known = (self.retry_at, self.lapses_at, self.reason)
-        return next((str(value) for value in known if value is not None), "")
+        for value in (self.retry_at, self.lapses_at, self.reason):
+            if value is not None:
+                return str(value)
+        return ""
 
     @property
     def since(self) -> str:
@@ -88,12 +91,13 @@ def ended(
     retry_after_ms: int | None = None,
     exit_status: int | None = None,
     output: str | None = None,
+    gave: bytes = b"",
 ) -> Result:
     """Return the end of an attempt: success, another attempt after its wait, or dead.
 
     `is_final` means that trying again cannot help, by the target's own judgement, and `kind` is an
     ErrorKind; the job's retry policy has the last word. `retry_after_ms` is what the target asked
-    for.
+    for. `gave` counts with a success.
     """
     record = _record(
         delivery,
@@ -106,7 +110,7 @@ def ended(
         output,
     )
     if succeeded:
-        return Result(delivery, record)
+        return Result(delivery, record, gave=gave)
     retry = codec.load_retry(delivery.retry)
     began_at = started_at if delivery.began_at is None else delivery.began_at
     wait_ms = retry.next_wait_ms(

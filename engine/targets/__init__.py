@@ -9,10 +9,10 @@ from engine import codec
 from engine.execution import Delivery, ErrorKind
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class Attempted:
-    """How an attempt went. `is_final` means that trying again cannot help; a retry policy that says
-    what to try again overrules it."""
+    """How an attempt went, as a value. `is_final` means that trying again cannot help; a retry
+    policy that says what to try again overrules it."""
 
     succeeded: bool
     status_code: int | None = None

@@ -45,12 +45,22 @@ class NotAllowed(OSError):
         self.is_final = is_final
 
 
-class _Handler(ResponseHandler):
-    """aiohttp's end of a connection, which gives up on a target that sends answer upon answer.
+class Handler(ResponseHandler):
+    """aiohttp's end of a connection, which gives up on a target that sends too much.
 
     Any number of interim answers (1xx) may come before the one that counts. A flood of them would
-    be parsed and queued in one go, and nothing else would run meanwhile.
+    be parsed and queued in one go, and nothing else would run meanwhile. What comes while nothing
+    is asked would be taken for the answer to the next request, which may be another job's.
     """
+
+    is_asked = False
+    """Whether a request is out, or its answer still on its way."""
+
+    def data_received(self, data: bytes) -> None:
+        if self.is_asked:
+            super().data_received(data)
+        else:
+            self.abort()
 
     def feed_data(self, data: tuple[RawResponseMessage, StreamReader], size: int = 0) -> None:
         if len(self) < MOST_QUEUED:
@@ -91,7 +101,7 @@ def connector(guard: Guard, resolver: AbstractResolver | None = None) -> aiohttp
         resolver=resolver,
         socket_factory=_Sockets(guard),
     )
-    handler: type[ResponseHandler] = _Handler
+    handler: type[ResponseHandler] = Handler
     # There is no public way; a test floods, and sees whether this still works.
     made._factory = partial(handler, loop=asyncio.get_running_loop())
     return made

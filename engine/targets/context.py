@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import inspect
 from collections.abc import Awaitable, Callable, Coroutine
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from datetime import UTC, datetime
 from functools import cached_property
 from typing import Any, TypeVar
@@ -45,7 +45,8 @@ class Told:
     is_late: bool = False
     is_cut_off: bool = False
     effects: dict[str, bytes] | None = None
-    effect_lock: asyncio.Lock = field(default_factory=asyncio.Lock)
+    effect_lock: asyncio.Lock | None = None
+    """Made for the first effect: most handlers have none."""
 
     @property
     def is_cancelled(self) -> bool:
@@ -64,6 +65,8 @@ class Told:
 
     async def effect(self, name: str, make: Callable[[], Awaitable[Any]]) -> Any:
         """Return what a side effect gave: of an earlier delivery, or made now and recorded."""
+        if self.effect_lock is None:
+            self.effect_lock = asyncio.Lock()
         async with self.effect_lock:
             # First the proof that nobody else is at it, then what is known.
             await self.heartbeat()

@@ -25,6 +25,7 @@ from email.utils import parsedate_to_datetime
 
 import aiohttp
 from aiohttp.abc import AbstractResolver
+from aiohttp.http import HttpProcessingError
 from yarl import URL  # aiohttp's own: what is compared here is what is called there
 
 from engine import codec
@@ -35,8 +36,10 @@ from engine.guard import Guard
 from engine.model import MAX_RESULT_BYTES, HttpTarget
 from engine.store import Store
 from engine.targets import Attempted, failed, time_allowed
-from engine.targets.connections import CALLED, NotAllowed, connector
-from engine.targets.outgoing import Composer, NotSent
+from engine.targets.connections import NotAllowed
+from engine.targets.deadlines import Late
+from engine.targets.exchange import Answer, Exchange
+from engine.targets.outgoing import Composer, NotSent, Outgoing
 
 RETRIED = frozenset({408, 425, 429})
 REDIRECTS = frozenset({301, 302, 303, 307, 308})
@@ -50,11 +53,8 @@ SPARED_BYTES = 65_536
 SPARED_S = 0.1
 """A success's body that is no longer, and is there in this time, is read, so that the connection
 can be used again; of any other the connection is closed."""
-MAX_HEADER_BYTES = 16_384
 RESULT_HEADER = "Waterclock-Result"
 """With the value `body`, in a success's head: the body is what the execution gives."""
-
-_NO_TIMEOUT = aiohttp.ClientTimeout(total=None)  # one clock: run's
 
 
 class _NotFollowed(Exception):
@@ -89,18 +89,10 @@ class HttpRunner:
         self._clock = clock or ServerClock()
         self._composer = Composer(self._clock, callback_url, store)
         self._callback_url = callback_url
-        self._session = aiohttp.ClientSession(
-            connector=connector(guard or Guard(), resolver),
-            cookie_jar=aiohttp.DummyCookieJar(),
-            auto_decompress=False,  # a small answer can unpack to a huge one
-            trust_env=False,  # a proxy or .netrc of the machine is not the job's
-            headers={"User-Agent": f"waterclock/{version}", "Accept-Encoding": "identity"},
-            max_line_size=MAX_HEADER_BYTES,
-            max_field_size=MAX_HEADER_BYTES,
-        )
+        self._exchange = Exchange(version, guard or Guard(), resolver)
 
     async def close(self) -> None:
-        await self._session.close()
+        await self._exchange.close()
 
     async def run(self, delivery: Delivery) -> Attempted:
         """POST the payload of a delivery to its target; return how that went."""
@@ -117,37 +109,28 @@ class HttpRunner:
         if allowed_ms <= 0:
             return failed(late, "none of it was left", is_final=True)
         until = asyncio.get_running_loop().time() + allowed_ms / 1000
-        limit = asyncio.timeout_at(until)
         try:
-            async with limit:
-                answer = await self._ask(delivery, target)
+            answer = await self._ask(delivery, target, until)
         except (_NotFollowed, NotSent) as end:
             return end.attempted
-        except (aiohttp.ClientError, OSError, ValueError) as error:
-            if limit.expired():
-                is_final = late is ErrorKind.DEADLINE
-                return failed(late, f"no answer within {allowed_ms} ms", is_final=is_final)
+        except Late:
+            is_final = late is ErrorKind.DEADLINE
+            return failed(late, f"no answer within {allowed_ms} ms", is_final=is_final)
+        except (aiohttp.ClientError, HttpProcessingError, OSError, ValueError) as error:
             return _failure(error)
         try:
             return await self._judge(answer, until, is_async=target.respond_async)
         finally:
             answer.release()  # closes the connection unless the body has been read to its end
 
-    async def _ask(self, delivery: Delivery, target: HttpTarget) -> aiohttp.ClientResponse:
+    async def _ask(self, delivery: Delivery, target: HttpTarget, until: float) -> Answer:
         """Return the first answer that is no redirect. Raises _NotFollowed for one too many, or one
-        that must not be followed."""
-        sent = await self._composer.compose(delivery, target)
-        theirs = sent.theirs
-        url, followed = URL(sent.url), 0
+        that must not be followed; and Late."""
+        sent = await self._compose(delivery, target, until)
+        url: str | URL = sent.url
+        theirs, followed = sent.theirs, 0
         while True:
-            CALLED.set(url)
-            answer = await self._session.post(
-                url,
-                data=sent.body,
-                headers={**theirs, **sent.ours},
-                allow_redirects=False,
-                timeout=_NO_TIMEOUT,
-            )
+            answer = await self._exchange.post(url, theirs, sent.ours, sent.body, until)
             if answer.status not in REDIRECTS:
                 return answer
             answer.release()
@@ -158,15 +141,22 @@ class HttpRunner:
                 theirs = {}  # for good: a way back was chosen by somebody else
             url, followed = there, followed + 1
 
-    async def _judge(
-        self, answer: aiohttp.ClientResponse, until: float, *, is_async: bool
-    ) -> Attempted:
+    async def _compose(self, delivery: Delivery, target: HttpTarget, until: float) -> Outgoing:
+        if not target.template and target.signing is None:  # nothing that has to be looked up
+            return await self._composer.compose(delivery, target)
+        try:
+            async with asyncio.timeout_at(until):
+                return await self._composer.compose(delivery, target)
+        except TimeoutError:
+            raise Late from None
+
+    async def _judge(self, answer: Answer, until: float, *, is_async: bool) -> Attempted:
         """Return what an answer comes to. Its status decides, however its body goes on."""
         status = answer.status
         if 200 <= status < 300:
             if answer.headers.get(RESULT_HEADER, "").strip().lower() == "body":
                 return await _take_result(answer, until)
-            if not answer.content.is_eof():
+            if not answer.body.is_eof():
                 await _read(answer, SPARED_BYTES, SPARED_S, until)
             return Attempted(True, status, accepted=is_async and status == 202)
         excerpt = (await _read(answer, EXCERPT_BYTES, EXCERPT_S, until)).decode("utf-8", "replace")
@@ -180,25 +170,25 @@ class HttpRunner:
         )
 
 
-async def _read(answer: aiohttp.ClientResponse, most: int, within_s: float, until: float) -> bytes:
+async def _read(answer: Answer, most: int, within_s: float, until: float) -> bytes:
     """Return the first `most` bytes of a body, as far as they come within the time that is given,
     and before `until`."""
     body = bytearray()
     by = min(until, asyncio.get_running_loop().time() + within_s)
     try:
         async with asyncio.timeout_at(by):
-            while len(body) < most and (chunk := await answer.content.read(most)):
+            while len(body) < most and (chunk := await answer.body.read(most)):
                 body += chunk
     except (TimeoutError, aiohttp.ClientError, OSError):
         pass  # too slow, or broken off; the status has come
     return bytes(body[:most])
 
 
-async def _take_result(answer: aiohttp.ClientResponse, until: float) -> Attempted:
+async def _take_result(answer: Answer, until: float) -> Attempted:
     """Return a success whose body is what it gives. It counts only when all of it is there."""
     left_s = until - asyncio.get_running_loop().time()
     body = await _read(answer, MAX_RESULT_BYTES + 1, left_s, until)
-    if not answer.content.at_eof() and len(body) <= MAX_RESULT_BYTES:
+    if not answer.body.at_eof() and len(body) <= MAX_RESULT_BYTES:
         return failed(ErrorKind.CONNECTION, "broken off before the result was there")
     with suppress(BadInput, ValueError):
         if len(body) <= MAX_RESULT_BYTES:
@@ -208,7 +198,7 @@ async def _take_result(answer: aiohttp.ClientResponse, until: float) -> Attempte
     return failed(ErrorKind.RESULT, why, status_code=answer.status, is_final=True)
 
 
-def _place(answer: aiohttp.ClientResponse) -> URL:
+def _place(answer: Answer) -> URL:
     """Return where a redirect leads. Raises _NotFollowed where it must not be followed."""
     status, here = answer.status, answer.url
     if status not in REPEATING:
@@ -224,7 +214,7 @@ def _place(answer: aiohttp.ClientResponse) -> URL:
     return there
 
 
-def _retry_after_ms(answer: aiohttp.ClientResponse, now: int) -> int | None:
+def _retry_after_ms(answer: Answer, now: int) -> int | None:
     """Return how long a target asks to be left alone (RFC 9110, 10.2.3), None if it does not ask,
     or not in words that can be read."""
     text = answer.headers.get("Retry-After", "").strip()
@@ -250,7 +240,7 @@ def _failure(error: Exception) -> Attempted:
             return failed(ErrorKind.TLS, f"certificate: {reason.partition(',')[0]}")
         case aiohttp.ClientSSLError():
             return failed(ErrorKind.TLS, f"no handshake: {_reason(error.os_error)}")
-        case aiohttp.ClientResponseError():
+        case HttpProcessingError():
             return failed(ErrorKind.PROTOCOL, "the answer is not HTTP, or its head is too large")
         case aiohttp.ServerDisconnectedError():
             return failed(ErrorKind.CONNECTION, "closed without an answer")

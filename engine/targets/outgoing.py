@@ -144,9 +144,8 @@ def _body(delivery: Delivery) -> bytes:
 def _traceparent(delivery: Delivery) -> str:
     """Return W3C Trace Context: an execution is a trace, each attempt a span of it, and both are
     the same whoever makes the attempt."""
-    digest = hashlib.blake2b(delivery.execution_id.encode(), digest_size=24).digest()
-    span = int.from_bytes(digest[16:]) ^ delivery.attempt
-    return f"00-{digest[:16].hex()}-{span:016x}-01"
+    digest = hashlib.blake2b(delivery.execution_id.encode(), digest_size=24).hexdigest()
+    return f"00-{digest[:32]}-{int(digest[32:], 16) ^ delivery.attempt:016x}-01"
 
 
 @lru_cache(maxsize=1_024)

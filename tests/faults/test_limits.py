@@ -171,7 +171,7 @@ async def test_a_host_is_called_at_its_rate_and_no_faster(
 async def test_a_host_that_asks_for_less_is_left_alone_for_as_long_as_it_said(
     store: Store, deployment: None, target: Target
 ) -> None:
-    target.refusals = 1
+    target.refusals, target.delay_s = 1, 0.03
     await offer(store, target, ["first"])
     await wait_for_calls(target, 1)
     await asyncio.sleep(0.6)

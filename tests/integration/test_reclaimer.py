@@ -24,7 +24,7 @@ from engine import reclaimer as module
 from engine.clock import ManualClock
 from engine.execution import Delivery, Outcome, Record
 from engine.keys import GROUP
-from engine.reclaimer import SWEEP_MS, Reclaimer
+from engine.reclaimer import RETURN_MS, SWEEP_MS, Reclaimer
 from engine.store import Store
 from engine.store.executions import RECLAIM_LIMIT, ensure_groups, read_ready
 from engine.store.jobs import create_jobs
@@ -210,6 +210,24 @@ async def test_after_a_failure_a_round_begins_with_the_workers_own_leases(
     wire.down = False
     await reclaimer.step()
     assert worker.refreshed == 2
+
+
+async def test_after_a_failure_the_others_have_time_to_come_back_with_what_they_hold(
+    store: Store, clock: ManualClock
+) -> None:
+    [held] = await abandon(store, "job-0")
+    wire = Wire(store)
+    worker = BusyWorker(free=1)
+    reclaimer = Reclaimer(replace(store, scripts=wire), clock, worker)
+    wire.down = True
+    with pytest.raises(driver.ConnectionError):
+        await reclaimer.step()
+    wire.down = False
+    assert await reclaimer.step() == RETURN_MS
+    assert worker.taken == []
+    assert await reclaimer.step() == SWEEP_MS
+    assert [delivery.entry_id for delivery in worker.taken] == [held.entry_id]
+    assert await reclaimer.step() == SWEEP_MS
 
 
 async def test_consumers_that_hold_nothing_are_forgotten_once_in_a_while(

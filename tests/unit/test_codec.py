@@ -241,6 +241,17 @@ def test_a_record_begins_as_the_script_that_looks_for_it_expects() -> None:
     assert codec.dump_record(RECORD).startswith(b'[%d,"succeeded",1,1,"w1",' % NOW)
 
 
+@pytest.mark.parametrize("status_code", [None, 200])
+@pytest.mark.parametrize("worker", ["w1", 'a "b"\\c', "é\n", ""])
+@pytest.mark.parametrize("outcome", list(Outcome))
+def test_a_record_without_an_error_is_the_same_json_as_any_other(
+    outcome: Outcome, worker: str, status_code: int | None
+) -> None:
+    record = Record(NOW, outcome, 2, 3, worker, NOW - 5, 70, status_code)
+    row = [NOW, outcome, 2, 3, worker, -5, 70, status_code]
+    assert codec.dump_record(record) == orjson.dumps(row[:7] if status_code is None else row)
+
+
 def test_a_long_error_is_cut() -> None:
     record = codec.load_record(codec.dump_record(replace(RECORD, error="x" * 10_000)))
     assert isinstance(record, Record)

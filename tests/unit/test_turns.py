@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from engine.errors import BadInput
-from engine.reading import HEAVIEST, Turns, parse_queues
+from engine.reading import HANDFUL, HEAVIEST, Handfuls, Turns, parse_queues
 
 PLENTY = 1_000_000
 NAMES = "abcd"
@@ -81,6 +81,34 @@ def test_a_queue_that_was_idle_has_saved_nothing_up() -> None:
     one_by_one(turns, {"a": PLENTY}, 50)
     order = one_by_one(turns, {"a": PLENTY, "b": PLENTY}, 10)
     assert Counter(order) == {"a": 5, "b": 5}
+
+
+@given(
+    st.lists(
+        st.tuples(
+            st.dictionaries(st.sampled_from(NAMES), st.integers(0, 300)), st.integers(0, 900)
+        ),
+        max_size=8,
+    ),
+    st.integers(0, 9),
+)
+def test_handfuls_give_all_slots_as_far_as_something_waits_and_no_more(
+    asks: list[tuple[dict[str, int], int]], first: int
+) -> None:
+    handfuls = Handfuls(NAMES, first=first)
+    for waiting, slots in asks:
+        shares = handfuls.share(waiting, slots)
+        assert sum(shares.values()) == min(slots, sum(waiting.values()))
+        assert all(0 < count <= waiting[key] for key, count in shares.items())
+
+
+def test_handfuls_come_from_one_after_the_other_and_from_all_in_turn() -> None:
+    handfuls = Handfuls("abcd", first=1)
+    waiting = dict.fromkeys("abcd", PLENTY)
+    assert handfuls.share(waiting, HANDFUL) == {"b": HANDFUL}
+    assert handfuls.share(waiting, HANDFUL + 1) == {"c": HANDFUL, "d": 1}
+    assert [handfuls.share(waiting, 1) for _ in range(3)] == [{"a": 1}, {"b": 1}, {"c": 1}]
+    assert handfuls.share({"c": PLENTY}, 3 * HANDFUL) == {"c": 3 * HANDFUL}
 
 
 def test_queues_are_read_with_their_weights() -> None:
