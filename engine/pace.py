@@ -10,7 +10,7 @@ from __future__ import annotations
 import asyncio
 import time
 from collections import deque
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager
 
 SCRIPT_MS = 4.0
@@ -42,8 +42,9 @@ class Pace:
         """Members that the next script may be given."""
 
     @asynccontextmanager
-    async def turn(self, members: int) -> AsyncIterator[None]:
-        """Wait until few enough scripts are at the server, and measure what runs inside."""
+    async def turn(self, members: Sequence[int]) -> AsyncIterator[None]:
+        """Wait until few enough scripts are at the server, and measure what runs inside: a script
+        for each of these numbers of members."""
         async with self._turns:
             sent_at = self._timer()
             yield
@@ -51,8 +52,9 @@ class Pace:
             # What came before it held the server until its own reply.
             spent_ms = (replied_at - max(sent_at, self._replied_at)) * 1_000
             self._replied_at = replied_at
-            if members >= self._least:
-                self._learn(spent_ms / members)
+            # Of several small ones most is what a script costs by itself.
+            if len(members) == 1 and members[0] >= self._least:
+                self._learn(spent_ms / members[0])
 
     def _learn(self, member_ms: float) -> None:
         self._member_ms.append(member_ms)

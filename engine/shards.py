@@ -57,7 +57,8 @@ class ShardKeeper:
 
     1. Says that it is alive, once a look. If nobody else is when it begins, that starts the
        deployment.
-    2. Extends the leases it holds, gives back those above its share, takes free ones below it.
+    2. Extends the leases it holds, each third of their time; gives back those above its share,
+       takes free ones below it.
     3. Looks again early when somebody's lease is about to run out.
     4. On stop gives all of them back, so that others take over at once.
     """
@@ -103,7 +104,11 @@ class ShardKeeper:
         await self._give_back(index for index in self._leases if index not in chosen)
         before = set(self._leases)
         sent_at = self._clock.monotonic_ms()
-        shards = [self._store.layout.shards[index] for index in chosen]
+        shards = [
+            self._store.layout.shards[index]
+            for index in chosen
+            if not self._is_fresh(index, held[index][0], sent_at)
+        ]
         for shard, grant in zip(
             shards, await leases.acquire_lease(self._store, shards, self.holder), strict=True
         ):
@@ -117,6 +122,13 @@ class ShardKeeper:
         # A lease that nobody extends runs out in less than a look: be there when it does.
         others = [left for name, left in held if name != self.holder and left > 0]
         return min([LOOK_MS, self._store.config.lease_ttl_ms / 3, *(left + 1 for left in others)])
+
+    def _is_fresh(self, index: int, holder: str | None, now: int) -> bool:
+        """Return whether a lease need not be extended yet: a third of its time has not passed."""
+        lease = self._leases.get(index)
+        if lease is None or holder != self.holder:
+            return False
+        return lease.trusted_until - now > self._store.config.lease_ttl_ms * 2 / 3
 
     async def run(self, stop: asyncio.Event) -> None:
         """Keep leases until `stop`, then give them back."""

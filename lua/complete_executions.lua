@@ -34,9 +34,9 @@ local outcomes = 11
 redis.call('EXISTS', jobs, buckets, dead, outbox, ledger)
 local at = { jobs = jobs, buckets = buckets, dead = dead, now = now, job_prefix = job_prefix, due_prefix = due_prefix,
   runs_prefix = runs_prefix, letter_prefix = letter_prefix, inputs_prefix = inputs_prefix, outbox = outbox,
-  history_limit = history_limit, gates = read_gates(gates) }
+  history_limit = history_limit, gates = read_gates(gates), touched = {} }
 local is_read = has_group(ready)
-local reply, rows, seen = {}, {}, {}
+local reply, rows, seen, row_of = {}, {}, {}, {}
 for n = outcomes, #ARGV, 9 do
   local entry, deliveries, execution_id, attempt, outcome, detail, since, record, result = unpack(ARGV, n, n + 8)
   local id, nominal_at = split_execution_id(execution_id)
@@ -52,6 +52,8 @@ for n = outcomes, #ARGV, 9 do
       if is_known then
         row.stream, row.fields = stream, outcome == 'dead' and read_entry(ready, entry)
         row.lanes = at.gates and string.match(live[1], ';(.*)$')
+        -- Of two attempts of a job the later one finds another head than it was.
+        row.head, row_of[id] = not row_of[id] and live[2] or nil, row
         touch_settle(at, row)
       end
       rows[#rows + 1] = row
@@ -63,6 +65,7 @@ for n = outcomes, #ARGV, 9 do
   reply[#reply + 1] = answer
 end
 
+touch_gathered(at)
 local events = {}
 for _, row in ipairs(rows) do
   drop_entry(ready, row.entry)

@@ -43,14 +43,14 @@ redis.call('EXISTS', buckets, bucket, awaiting, outbox, ledger, due_prefix .. '@
 local at = { job_prefix = job_prefix, due_prefix = due_prefix, ready_prefix = ready_prefix, runs_prefix = runs_prefix,
   bucket = bucket, buckets = buckets, outbox = outbox, gates = read_gates(gates), max_ready = max_ready, room = {}, waiting = { [bucket_name] = false },
   awaiting = awaiting, arrivals_prefix = arrivals_prefix, inputs_prefix = inputs_prefix, history_limit = history_limit }
-local rows, filled = {}, 0
+local rows, filled, plain = {}, 0, {}
 local count = { plain = 0, fired = 0, queued = 0, replaced = 0, gated = 0, advanced = 0, overlap = 0, held = 0, stale = 0 }
 while group <= #ARGV do
   local known_at, nominal_at, next_at, next_bucket, skipped, size = unpack(ARGV, group, group + 5)
   local plan = string.match(ARGV[group + 6], '^[^|]*')
   local proposal = { plan = plan, known_at = known_at, due_at = clock_time_of(known_at, nominal_at), nominal_at = nominal_at,
     next_at = next_at, next_bucket = next_bucket, skipped = skipped, live = 'x:' .. nominal_at }
-  local plain_heads = judge_plain_heads(at, proposal)
+  local plain_heads = judge_plain_heads(at, proposal, plain)
   redis.call('EXISTS', due_prefix .. next_bucket)
   for n = group + 6, group + 5 + size do
     -- Six values a job in one table: a table for each would cost as much as reading it.
@@ -72,7 +72,7 @@ local moves, events = new_moves(bucket_name), {}
 for n = 1, filled, 6 do
   local verdict, member, id, job, proposal, more = unpack(rows, n, n + 5)
   if verdict == 'plain' then
-    fire_plain(at, id, job, proposal, more, events)
+    fire_plain(at, id, job, proposal, more)
     move(moves, member, proposal.next_bucket, proposal.next_at)
   elseif verdict == 'stale' then
     move(moves, member or nil, '')
@@ -83,6 +83,7 @@ for n = 1, filled, 6 do
     move(moves, member, next_at == '' and '' or proposal.next_bucket, next_at)
   end
 end
+tell_plain(plain, events)
 make_moves(moves, buckets, due_prefix)
 save_gates(gates, at.gates)
 add_events(ledger, ledger_limit, events)

@@ -35,7 +35,7 @@ local ledger_limit = tonumber(ARGV[15])
 redis.call('EXISTS', jobs, buckets, dead, outbox, ledger)
 local at = { jobs = jobs, buckets = buckets, dead = dead, now = now, job_prefix = job_prefix, due_prefix = due_prefix,
   runs_prefix = runs_prefix, letter_prefix = letter_prefix, inputs_prefix = inputs_prefix, outbox = outbox,
-  history_limit = history_limit, gates = read_gates(gates) }
+  history_limit = history_limit, gates = read_gates(gates), touched = {} }
 local pending = redis.call('XPENDING', ready, 'workers', cursor, '+', limit)
 local reply, stale = { '', 0 }, {}
 for place, delivery in ipairs(pending) do
@@ -62,6 +62,7 @@ for place, delivery in ipairs(pending) do
   end
 end
 
+touch_gathered(at)
 local events = {}
 for _, row in ipairs(stale) do
   if not row.fields then

@@ -48,7 +48,7 @@ local row = { id = id, nominal_at = nominal_at, execution_id = execution_id, num
   fields = { target = known[3], payload = known[4], retry = head.retry }, result = result }
 local at = { jobs = jobs, buckets = buckets, dead = dead, now = now, job_prefix = job_prefix, due_prefix = due_prefix,
   runs_prefix = runs_prefix, letter_prefix = letter_prefix, inputs_prefix = inputs_prefix, outbox = outbox,
-  history_limit = history_limit, gates = read_gates(gates) }
+  history_limit = history_limit, gates = read_gates(gates), touched = {} }
 if where == 'async' then
   touch_due(buckets, due_prefix, place, queue, execution_id)
 else
@@ -58,6 +58,7 @@ if outcome == 'running' then
   row.outcome = 'accepted'
 end
 touch_settle(at, row)
+touch_gathered(at)
 redis.call('EXISTS', jobs, dead, outbox, ledger)
 
 if where == 'async' then

@@ -18,6 +18,8 @@ PATCHED: dict[tuple[int, ...], int] = {(7, 2): 11, (7, 4): 6, (8, 0): 4, (8, 2):
 FULL, NEARLY_FULL = 0.9, 0.75
 SKEWED_MS = 1_000
 REPLICA_LATE_S = 10
+COMPACT_BYTES = 1_024
+"""As the embedded server has it; measured by the `memory` scenario of bench/."""
 LEAST_DISK = 1 << 28
 """256 MiB."""
 
@@ -29,6 +31,8 @@ def judge_server(facts: ServerFacts) -> Iterator[Finding]:
     if facts.appendonly:
         yield _tail(facts)
     yield _memory(facts)
+    if facts.compact_bytes is not None:
+        yield _compactness(facts.compact_bytes)
     yield _replication(facts)
     yield clock("clock of this machine", facts.skew_ms)
     if facts.disk_free_bytes is not None:
@@ -156,6 +160,18 @@ def _memory(facts: ServerFacts) -> Finding:
     if share >= FULL:
         return fail(check, found, advice)
     return warn(check, found, advice) if share >= NEARLY_FULL else ok(check, found)
+
+
+def _compactness(compact_bytes: int) -> Finding:
+    check, found = "memory of a job", f"hash-max-listpack-value {compact_bytes}"
+    if compact_bytes >= COMPACT_BYTES:
+        return ok(check, found)
+    return warn(
+        check,
+        found,
+        "a job whose payload or target is longer takes twice the memory, and fires slower: CONFIG"
+        f" SET hash-max-listpack-value {COMPACT_BYTES}, and in the configuration",
+    )
 
 
 def _replication(facts: ServerFacts) -> Finding:

@@ -26,6 +26,7 @@ _SETTINGS = (
     "min-replicas-to-write",
     "save",
     "dir",
+    "hash-max-listpack-value",
 )
 
 
@@ -72,6 +73,8 @@ class ServerFacts:
     system_memory: int | None
     policy: str
     evicted: int
+    compact_bytes: int | None
+    """`hash-max-listpack-value`: a hash with a longer value takes twice the memory."""
     clients: int
     max_clients: int | None
     disk_free_bytes: int | None
@@ -141,6 +144,7 @@ def load_facts(
         system_memory=_number(info.get("total_system_memory")),
         policy=str(info.get("maxmemory_policy", "noeviction")),
         evicted=int(info.get("evicted_keys", 0)),
+        compact_bytes=_number(settings.get("hash-max-listpack-value")),
         clients=int(info.get("connected_clients", 0)),
         max_clients=_number(info.get("maxclients")),
         disk_free_bytes=disk_free_bytes,

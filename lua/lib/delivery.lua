@@ -49,13 +49,14 @@ local function drop_entry(ready, entry)
   redis.call('XDEL', ready, entry)
 end
 
--- Take an execution off the live ones. Returns whether the job's rules are to see its end: not if a backfill started it.
-local function end_execution(job, nominal_at, outcome)
+-- Take an execution off the live ones. Returns whether the job's rules are to see its end: not if a backfill started it. `head`
+-- is as count_live takes it.
+local function end_execution(job, nominal_at, outcome, head)
   if redis.call('HDEL', job, 'x:' .. nominal_at, 'b:' .. nominal_at) == 2 then
     redis.call('HINCRBY', job, 'backfill_live', -1)
     redis.call('HINCRBY', job, 'backfill_' .. outcome, 1)
     return false
   end
-  count_live(job, -1)
+  count_live(job, -1, head)
   return true
 end

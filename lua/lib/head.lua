@@ -38,7 +38,8 @@ local function change_head(key, changes)
   redis.call('HSET', key, 'head', head_of(head))
 end
 
-local function count_live(key, by)
-  local before, live, behind = string.match(redis.call('HGET', key, 'head'), '^(%S+ %S+ %S+ %S+ )(%d+)(.*)$')
+-- `text` is the head, where the script has read it and changed nothing of it since.
+local function count_live(key, by, text)
+  local before, live, behind = string.match(text or redis.call('HGET', key, 'head'), '^(%S+ %S+ %S+ %S+ )(%d+)(.*)$')
   redis.call('HSET', key, 'head', before .. live + by .. behind)
 end

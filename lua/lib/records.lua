@@ -1,8 +1,9 @@
 -- A job's history (newest first, capped) and the shard's ledger (capped). Records are JSON arrays; codec.py packs and reads them.
 
 local function add_record(runs, limit, record)
-  redis.call('LPUSH', runs, record)
-  redis.call('LTRIM', runs, 0, limit - 1)
+  if redis.call('LPUSH', runs, record) > limit then
+    redis.call('LTRIM', runs, 0, limit - 1)
+  end
 end
 
 -- Nominal times that were not fired: into the job's history, and an event for the ledger.

@@ -1,9 +1,10 @@
 -- Settle an attempt: its record, then retry, promise, dead letter or end, and what follows for the job. `at` names the keys
 -- and limits of the shard: jobs buckets dead outbox now job_prefix due_prefix runs_prefix letter_prefix inputs_prefix history_limit, and
--- `gates` as read_gates gave them. `attempt` is a table:
+-- `gates` as read_gates gave them, and `touched`, an empty list for touch_settle and touch_gathered. `attempt` is a table:
 --   id nominal_at execution_id number outcome detail since record   as complete_executions gets them
 --   lanes    of its field `x:…`
 --   rules    whether the job has any; only then can others depend on it, or it on others
+--   head     of its job, if no other attempt of that job is settled by the script
 --   result   what it gives jobs that depend on its own, as JSON, or ''
 --   stream, fields   where it came from and what its entry held, for a dead letter
 --@include lib/after
@@ -35,7 +36,14 @@ local function touch_settle(at, attempt)
   elseif outcome == 'dead' then
     redis.call('EXISTS', at.letter_prefix .. attempt.execution_id)
   end
-  redis.call('EXISTS', at.runs_prefix .. attempt.id)
+  at.touched[#at.touched + 1] = at.runs_prefix .. attempt.id
+end
+
+-- Touch what was gathered of all attempts, after the last one: one command for all.
+local function touch_gathered(at)
+  if #at.touched > 0 then
+    redis.call('EXISTS', unpack(at.touched))
+  end
 end
 
 -- What the end of an execution is to the jobs above it, whose results it does not need any more, and to those below it.
@@ -71,7 +79,7 @@ local function settle(at, attempt, events)
   if attempt.rules then
     settle_dependencies(at, attempt, key)
   end
-  local is_seen = end_execution(key, nominal_at, outcome)
+  local is_seen = end_execution(key, nominal_at, outcome, attempt.head)
   if outcome == 'dead' then
     bury(at.dead, at.letter_prefix .. attempt.execution_id, runs, at.history_limit, at.now, attempt.execution_id, nominal_at,
       attempt.number, detail, attempt.stream, attempt.fields, redis.call('HGET', key, 'definition'))

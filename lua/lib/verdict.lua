@@ -56,23 +56,34 @@ local function judge_plain(at, group, text)
   end
   job.state, job.next_run_at, job.live = group.next_at == '' and 'completed' or 'active', group.next_at, 1
   return { ready = at.ready_prefix .. job.queue, head = head_of(job), more = job.retry ~= '' and { 'retry', job.retry } or {},
-    event = offered_event_end(1, group.due_at, job.queue) }
+    event_end = offered_event_end(1, group.due_at, job.queue), fired = {} }
 end
 
--- The same by head, worked out as it is asked for.
-local function judge_plain_heads(at, group)
+-- The same by head, worked out as it is asked for. `plain` lists all that are.
+local function judge_plain_heads(at, group, plain)
   return setmetatable({}, { __index = function(judged, text)
     judged[text] = judge_plain(at, group, text)
+    plain[#plain + 1] = judged[text] or nil
     return judged[text]
   end })
 end
 
-local function fire_plain(at, id, job, group, plain, events)
+local function fire_plain(at, id, job, group, plain)
   local execution_id = id .. '@' .. group.nominal_at
   local entry = redis.call('XADD', plain.ready, '*', 'execution_id', execution_id, 'attempt', '1', 'due_at', group.due_at,
     'target', job[2], 'payload', job[3], unpack(plain.more))
   redis.call('HSET', at.job_prefix .. id, 'head', plain.head, group.live, 'ready:1:' .. entry)
-  events[#events + 1] = '["fired","' .. execution_id .. plain.event
+  plain.fired[#plain.fired + 1] = execution_id
+end
+
+-- The events of all that was fired plainly: one text for all with the same head, since a text for each would cost as much as
+-- reading the job.
+local function tell_plain(plain, events)
+  for _, alike in ipairs(plain) do
+    if #alike.fired > 0 then
+      events[#events + 1] = '["fired","' .. table.concat(alike.fired, alike.event_end .. '\n["fired","') .. alike.event_end
+    end
+  end
 end
 
 local NO_RULES = {}

@@ -41,7 +41,7 @@ from engine.plan import Every, Misfire, Plan
 from engine.plan.plan import MisfirePolicy
 from engine.registration import Registration
 from engine.scheduler import Scheduler
-from engine.scripts import Scripts
+from engine.scripts import Call, Scripts
 from engine.store import Store
 from engine.store.jobs import create_jobs, get_job
 
@@ -172,11 +172,10 @@ async def test_a_lease_whose_trust_ends_during_a_step_is_not_used_any_more(store
     clock = ManualClock(NOW)
 
     class Slow(Scripts):
-        async def run(
-            self, name: str, keys: Sequence[str | bytes], args: Sequence[str | bytes | int] = ()
-        ) -> Any:
-            clock.advance(store.config.lease_ttl_ms)
-            return await super().run(name, keys, args)
+        async def run_many(self, calls: Sequence[Call]) -> list[Any]:
+            if calls[0][0] == "fire_due":
+                clock.advance(store.config.lease_ttl_ms)
+            return await super().run_many(calls)
 
     ids = job_ids(store, 3)
     await create_jobs(store, [registration(name) for name in ids])
@@ -191,14 +190,12 @@ async def test_a_lost_answer_to_a_commit_fires_nothing_twice(store: Store) -> No
     class DeafOnce(Scripts):
         is_deaf = True
 
-        async def run(
-            self, name: str, keys: Sequence[str | bytes], args: Sequence[str | bytes | int] = ()
-        ) -> Any:
-            reply = await super().run(name, keys, args)
-            if name == "fire_due" and self.is_deaf:
+        async def run_many(self, calls: Sequence[Call]) -> list[Any]:
+            replies = await super().run_many(calls)
+            if calls[0][0] == "fire_due" and self.is_deaf:
                 self.is_deaf = False
                 raise ConnectionError("cut")
-            return reply
+            return replies
 
     keeper, scheduler = keep(replace(store, scripts=DeafOnce(store.client)), ManualClock(NOW))
     await keeper.step()
@@ -222,9 +219,9 @@ async def test_a_plan_that_is_unknown_is_told_once_holds_up_nothing_else_and_doe
     keeper, scheduler = keep(store, ManualClock(NOW))
     await keeper.step()
 
-    pauses = [await scheduler.step() for _ in range(3)]
+    pauses = [await scheduler.step() for _ in range(4)]
 
-    assert pauses == [store.config.tick_ms] * 3
+    assert pauses == [0, 0, store.config.tick_ms, store.config.tick_ms]
     assert sorted(await fired(store)) == sorted(f"{name}@{NOW}" for name in ids[3:])
     assert caplog.text.count(odd.id) == 1
     await store.client.hset(plans, odd.id, odd.canonical)
@@ -236,12 +233,12 @@ async def test_a_shard_that_fails_is_told_after_the_others_had_their_turn(store:
     broken = store.layout.shards[0]
 
     class Broken(Scripts):
-        async def run(
-            self, name: str, keys: Sequence[str | bytes], args: Sequence[str | bytes | int] = ()
-        ) -> Any:
-            if name == "fire_due" and broken.fence in keys:
-                raise ConnectionError("cut")
-            return await super().run(name, keys, args)
+        async def run_many(self, calls: Sequence[Call]) -> list[Any]:
+            broken_ones = [name == "fire_due" and broken.fence in keys for name, keys, _ in calls]
+            sound = [c for c, is_broken in zip(calls, broken_ones, strict=True) if not is_broken]
+            replies = iter(await super().run_many(sound) if sound else [])
+            cut = ConnectionError("cut")
+            return [cut if is_broken else next(replies) for is_broken in broken_ones]
 
     await create_jobs(store, jobs(40))
     keeper, scheduler = keep(replace(store, scripts=Broken(store.client)), ManualClock(NOW))
@@ -288,6 +285,7 @@ async def test_backlog_waits_for_room_and_is_released_in_the_order_of_its_times(
     await keeper.step()
     done: list[str] = []
     while len(done) < len(ids):
+        await scheduler.step()
         assert await scheduler.step() == store.config.tick_ms
         runner = ScriptedRunner()
         worker, _ = hire(store, ManualClock(NOW + 10), runner)

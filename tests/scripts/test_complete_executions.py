@@ -16,6 +16,7 @@ from seeding import (
     fire,
     http,
     job_ids,
+    lease,
     letter,
     registration,
     result,
@@ -25,6 +26,7 @@ from seeding import (
 )
 
 from engine.execution import DeadReason, Delivery, Outcome
+from engine.model import Overlap
 from engine.names import Priority
 from engine.store import Store
 from engine.store.changes import replace_job
@@ -390,3 +392,18 @@ async def test_an_outcome_under_another_priority_is_stale(any_store: Store) -> N
     answers, before, after = await end(any_store, result(replace(delivery, queue="default")))
     assert answers == [Answer.STALE]
     assert after == before
+
+
+async def test_two_executions_of_a_job_that_end_together_are_both_counted_off(
+    any_store: Store,
+) -> None:
+    shard = await seed(any_store, registration("job-0", overlap=Overlap.ALLOW))
+    await lease(any_store, shard)
+    await fire(any_store, shard)
+    await fire(any_store, shard, NOW + MINUTE)
+    both = await take(any_store)
+    assert len(both) == 2
+    answers = await complete_executions(any_store, [result(one) for one in both], NOW)
+    assert answers == [Answer.DONE, Answer.DONE]
+    job = (await read_shard(any_store, shard))["job:job-0"]
+    assert job["live"] == "0"

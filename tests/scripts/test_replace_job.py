@@ -89,7 +89,7 @@ async def test_another_schedule_moves_the_job_in_the_same_step(any_store: Store)
     assert changed["job:job-0"] == {
         "plan": HOURLY.id,
         "next_run_at": str(LATER),
-        "definition": f'[{NOW},{LATER},"every 1h","UTC"]',
+        "definition": f'[{NOW},{LATER - NOW},"every 1h","UTC"]',
         "version": "2",
     }
     assert changed[f"due:{BUCKET}"] == {f"{EVERY_MINUTE.id}|job-0": None}

@@ -23,8 +23,8 @@ LAYERS = {
     " engine.shares engine.depends engine.guard engine.access",
     "naming": "engine.keys engine.codec engine.config",
     "storage": "engine.scripts engine.store engine.doctor",
-    "loops": "engine.loop engine.pace engine.shards engine.scheduler engine.backfiller"
-    " engine.worker engine.announcer engine.gatekeeper engine.gates engine.lanes"
+    "loops": "engine.loop engine.pace engine.lookout engine.shards engine.scheduler"
+    " engine.backfiller engine.worker engine.announcer engine.gatekeeper engine.gates engine.lanes"
     " engine.reading engine.holding engine.beats engine.reporting engine.pushback"
     " engine.reclaimer engine.sweeper engine.relay engine.replanner engine.targets engine.embedded"
     " engine.supervisor",
@@ -73,10 +73,15 @@ INNER = {"engine.plan.dialects": "engine.plan"}
 KEY_PREFIX = "wc:"
 KEY_SPELLER = "engine.keys"
 
-SLEEPERS = "tests.faults"
+SLEEPERS = (
+    "tests.faults",
+    "tests.integration.test_bench_parts",
+    "tests.integration.test_peers_running",
+)
 POLLER = "eventually"
 """Another process has no manual clock to move: its tests may wait in a function of this name, which
-asks again until a deadline, and those that kill and pause processes may wait anywhere."""
+asks again until a deadline; those that kill and pause processes, and those of what measures time,
+may wait anywhere."""
 
 
 class Module(NamedTuple):
@@ -177,7 +182,7 @@ def modules_that_do_not_say_what_they_are(root: Path) -> Iterator[str]:
 def sleeping_tests(root: Path) -> Iterator[str]:
     """`asyncio.sleep(0)` lets others run and is no sleep."""
     for module in modules(root, "tests"):
-        if is_in(module.name, SLEEPERS):
+        if any(is_in(module.name, sleepers) for sleepers in SLEEPERS):
             continue
         if {"time.sleep", "asyncio.sleep"}.intersection(imports(module)):
             yield f"{module.name} imports sleep by its bare name"

@@ -20,7 +20,7 @@ class Timer:
 
 
 async def run(pace: Pace, timer: Timer, members: int, took_ms: float) -> None:
-    async with pace.turn(members):
+    async with pace.turn([members]):
         timer.now_s += took_ms / 1_000
 
 
@@ -60,6 +60,14 @@ async def test_a_script_of_few_members_says_nothing_of_what_one_costs() -> None:
     assert pace.size == 250
 
 
+async def test_several_small_scripts_say_nothing_of_it_either() -> None:
+    timer = Timer()
+    pace = Pace(1_000, timer)
+    async with pace.turn([LEAST] * 4):
+        timer.now_s += 1.0
+    assert pace.size == 250
+
+
 async def test_a_smaller_limit_holds_from_the_start() -> None:
     timer = Timer()
     pace = Pace(3, timer)
@@ -74,7 +82,7 @@ async def test_a_script_is_not_blamed_for_the_one_before_it() -> None:
     first, second = asyncio.Event(), asyncio.Event()
 
     async def hold(until: asyncio.Event) -> None:
-        async with pace.turn(400):
+        async with pace.turn([400]):
             await until.wait()
 
     running = [asyncio.create_task(hold(first)), asyncio.create_task(hold(second))]
@@ -94,7 +102,7 @@ async def test_no_more_scripts_are_at_the_server_than_keep_it_busy() -> None:
 
     async def fire() -> None:
         nonlocal most, inside
-        async with pace.turn(10):
+        async with pace.turn([10]):
             inside += 1
             most = max(most, inside)
             await asyncio.sleep(0)

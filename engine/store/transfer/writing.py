@@ -144,7 +144,7 @@ def _check_first(record: Record) -> bool:
             f"the export has format {record['format']}, and this release reads format {FORMAT}:"
             " import with the release that made it"
         )
-    return record["format"] != FORMAT
+    return bool(record["format"] != FORMAT)
 
 
 def _compare(end: Record, records: int, digest: str) -> None:

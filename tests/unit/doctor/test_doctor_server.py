@@ -39,6 +39,7 @@ SETTINGS = {
     "aof-load-truncated": "yes",
     "min-replicas-to-write": "0",
     "save": "",
+    "hash-max-listpack-value": "1024",
 }
 WELL = load_facts(INFO, SETTINGS, now=0, skew_ms=3, disk_free_bytes=1 << 33)
 TAIL = "append-only file after a power cut"
@@ -71,6 +72,7 @@ def test_info_and_settings_become_facts() -> None:
         max_memory=None,
         appendfsync=None,
         loads_truncated=None,
+        compact_bytes=None,
         good_replicas_wanted=None,
         save=None,
         skew_ms=0,
@@ -86,7 +88,7 @@ def test_replicas_are_told_with_how_far_they_are_behind() -> None:
 
 def test_a_server_that_is_well_needs_no_advice() -> None:
     assert verdicts(WELL) == {}
-    assert len(list(judge_server(WELL))) == 8
+    assert len(list(judge_server(WELL))) == 9
 
 
 def test_an_unknown_disk_is_not_judged() -> None:
@@ -115,6 +117,7 @@ REPLICA = ReplicaFacts("10.0.0.2:6379", "online", 0, 10)
         ({"used_memory": 3 << 28}, "memory", "warn", "more memory"),
         ({"used_memory": 31 << 25}, "memory", "fail", "more memory"),
         ({"max_memory": None, "used_memory": 15 << 30}, "memory", "fail", "set maxmemory"),
+        ({"compact_bytes": 64}, "memory of a job", "warn", "hash-max-listpack-value 1024"),
         ({"role": "slave"}, "replication", "fail", "primary"),
         ({"good_replicas_wanted": 1}, "replication", "fail", "connect a replica"),
         ({"replicas": (REPLICA,)}, "replication", "warn", "min-replicas-to-write 1"),
