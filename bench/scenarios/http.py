@@ -6,34 +6,39 @@ import asyncio
 import multiprocessing
 import socket
 import time
-from collections.abc import Coroutine, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass
 from typing import Any
 
 import aiohttp
+import uvloop
 
-from bench.scenarios.spike import CHUNK, PAYLOAD
-from engine import __version__
-from engine.clock import ManualClock
+from bench.firing import fire_all
+from bench.seeding import midnight_after, seed
+from bench.spawned import spawned
+from bench.stage import PAYLOAD, Metrics, Scenario, Stage
+from bench.working import Drained, crew, wait_for_word
+from engine.clock import ServerClock
 from engine.config import Config
-from engine.guard import Guard
 from engine.model import HttpTarget
-from engine.registration import Timing, register
-from engine.scheduler import Scheduler
-from engine.shards import ShardKeeper
-from engine.store import Store, jobs
+from engine.names import HTTP_QUEUE
+from engine.roles import worker_services
+from engine.store import Store
 from engine.store.server import time_ms
+from engine.supervisor import run_services
 from engine.targets.connections import KEEP_ALIVE_S
-from engine.targets.http import HttpRunner
-from engine.worker import Worker
 
 CONCURRENCY = 100
+WARM_UP = 1_000
+"""Requests that a bare loop makes before it is measured."""
 HEADERS = {
     "Content-Type": "application/json",
     "Idempotency-Key": "job-000000000000@1800000000000",
     "Waterclock-Job": "job-000000000000",
     "Waterclock-Scheduled-For": "2027-01-15T08:00:00.000Z",
     "Waterclock-Attempt": "1",
+    "traceparent": f"00-{'0' * 31}1-{'0' * 15}1-01",
 }
 """What the bare client sends: as much as the engine does, worked out beforehand."""
 ANSWER = b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok"
@@ -63,16 +68,7 @@ def _serve(listening: socket.socket) -> None:
         server = await loop.create_server(_Answering, sock=listening)
         await server.serve_forever()
 
-    _run_fast(forever())
-
-
-def _run_fast(life: Coroutine[Any, Any, None]) -> None:
-    try:
-        import uvloop
-    except ImportError:
-        asyncio.run(life)
-    else:
-        uvloop.run(life)
+    uvloop.run(forever())
 
 
 @contextmanager
@@ -92,143 +88,91 @@ def _server() -> Iterator[str]:
         process.join()
 
 
-async def _bare(url: str, count: int) -> float:
-    """Return how many requests a second the client library makes by itself."""
+@dataclass(frozen=True, slots=True)
+class Called:
+    """What calls took, in all."""
+
+    seconds: float
+    cpu_s: float
+
+
+async def call_barely(_: asyncio.Event, url: str, count: int) -> Called:
+    """Be a process that makes `count` requests with the client library alone; return what they
+    took."""
     connector = aiohttp.TCPConnector(limit=0, ttl_dns_cache=10, keepalive_timeout=KEEP_ALIVE_S)
-    left = iter(range(count))
     async with aiohttp.ClientSession(
         connector=connector, cookie_jar=aiohttp.DummyCookieJar(), auto_decompress=False
     ) as session:
 
-        async def call() -> None:
+        async def call(left: Iterator[int]) -> None:
             for _ in left:
                 async with session.post(url, data=PAYLOAD, headers=HEADERS) as answer:
                     assert answer.status == 200
 
-        started = time.perf_counter()
-        await asyncio.gather(*(call() for _ in range(CONCURRENCY)))
-        return count / (time.perf_counter() - started)
+        async def call_all(number: int) -> None:
+            left = iter(range(number))
+            await asyncio.gather(*(call(left) for _ in range(CONCURRENCY)))
+
+        await call_all(WARM_UP)
+        started, cpu_started = time.perf_counter(), time.process_time()
+        await call_all(count)
+        return Called(time.perf_counter() - started, time.process_time() - cpu_started)
 
 
-async def _seed(store: Store, url: str, count: int, now: int, prefix: str) -> None:
-    for first in range(0, count, CHUNK):
-        batch = [
-            register(
-                now=now,
-                target=HttpTarget(url),
-                job_id=f"{prefix}-{n:012x}",
-                timing=Timing("0 0 * * *"),
-                payload=PAYLOAD,
-            )
-            for n in range(first, min(first + CHUNK, count))
-        ]
-        await jobs.create_jobs(store, batch)
+async def _bare(url: str, count: int) -> Called:
+    with spawned(call_barely, url, count) as process:
+        called = await asyncio.to_thread(process.stop)
+    assert isinstance(called, Called)
+    return called
 
 
-async def _fire(store: Store, url: str, count: int, prefix: str) -> int:
-    """Put `count` callbacks into the ready streams; return the time at which they are due."""
+async def live_as_http_worker(stop: asyncio.Event, config: Config) -> None:
+    """Be a worker process as `waterclock worker` is one, from the word to begin until `stop`."""
+    async with await Store.open(config) as store:
+        await wait_for_word(store, stop)
+        clock = ServerClock()
+        clock.sample(await time_ms(store.client))
+        services = worker_services(store, clock, {HTTP_QUEUE: 1}, CONCURRENCY)
+        await run_services(services, stop, config.shutdown_ms)
+
+
+async def _callbacks(store: Store, url: str, count: int, processes: int) -> Drained:
+    """Return what it took worker processes to make `count` callbacks, from stream to history."""
     now = await time_ms(store.client)
-    await _seed(store, url, count, now, prefix)
-    midnight = (now // 86_400_000 + 1) * 86_400_000
-    clock = ManualClock(midnight)
-    keeper = ShardKeeper(store, clock, "bench")
-    await keeper.step()
-    scheduler = Scheduler(store, clock, keeper)
-    while scheduler.totals.fired < count:
-        await scheduler.step()
-    return midnight
+    await seed(store, count, now, target=HttpTarget(url), prefix=f"of-{processes}")
+    async with crew(store, processes, live_as_http_worker, HTTP_QUEUE) as workers:
+        await fire_all(store, count, midnight_after(now))
+        return await workers.drain()
 
 
-def _worker(store: Store, now: int, consumer: str) -> Worker:
-    clock = ManualClock(now)
-    return Worker(
-        store,
-        clock,
-        {"http": 1},
-        lambda: HttpRunner(__version__, guard=Guard.of("127.0.0.1"), clock=clock),
-        concurrency=CONCURRENCY,
-        consumer=consumer,
-    )
-
-
-async def _drain(store: Store) -> None:
-    """Return when all that was ready is in the history."""
-    ready = [shard.ready("http") for shard in store.layout.shards]
-    while True:
-        pipe = store.client.pipeline(transaction=False)
-        for stream in ready:
-            pipe.xlen(stream)
-        if not sum(await pipe.execute()):
-            return
-        await asyncio.sleep(0.01)
-
-
-async def _callbacks(store: Store, url: str, count: int) -> tuple[float, float]:
-    """Return callbacks a second of one worker, from stream to history, and Python's time for one
-    (µs)."""
-    worker = _worker(store, await _fire(store, url, count, "one"), "bench")
-    stop = asyncio.Event()
-    started, python_started = time.perf_counter(), time.process_time()
-    running = asyncio.create_task(worker.run(stop))
-    await _drain(store)
-    elapsed, python_s = time.perf_counter() - started, time.process_time() - python_started
-    stop.set()
-    await running
-    return count / elapsed, python_s / count * 1e6
-
-
-def _work(config: Config, now: int, consumer: str, ready: Any, stop: Any) -> None:
-    """The life of one worker process: works from when all are ready until the stop."""
-
-    async def work() -> None:
-        async with await Store.open(config) as store:
-            worker = _worker(store, now, consumer)
-            await asyncio.to_thread(ready.wait)
-            stopping = asyncio.Event()
-            running = asyncio.create_task(worker.run(stopping))
-            await asyncio.to_thread(stop.wait)
-            stopping.set()
-            await running
-
-    _run_fast(work())
-
-
-async def _callbacks_of_two(store: Store, url: str, count: int) -> float:
-    """Return callbacks a second of two worker processes."""
-    now = await _fire(store, url, count, "two")
-    context = multiprocessing.get_context("spawn")
-    ready, stop = context.Barrier(3), context.Event()
-    processes = [
-        context.Process(target=_work, args=(store.config, now, name, ready, stop), daemon=True)
-        for name in ("bench-1", "bench-2")
-    ]
-    for process in processes:
-        process.start()
-    await asyncio.to_thread(ready.wait)
-    started = time.perf_counter()
-    await _drain(store)
-    elapsed = time.perf_counter() - started
-    stop.set()
-    for process in processes:
-        await asyncio.to_thread(process.join)
-    return count / elapsed
-
-
-async def run(store: Store, count: int) -> dict[str, float]:
+async def run(stage: Stage) -> Metrics:
     """Return callbacks a second of one worker process and of two, what one process makes with the
-    bare client, and the ratios to that."""
-    with _server() as url:
-        await _bare(url, CONCURRENCY)  # until the server is up
-        before = await _bare(url, count)
-        callbacks_per_s, python_us = await _callbacks(store, url, count)
-        of_two_per_s = await _callbacks_of_two(store, url, count)
-        after = await _bare(url, count)
-    bare_per_s = (before + after) / 2
+    bare client, and the ratios to that, in time and in CPU time of the calling process."""
+    count = stage.size
+    async with stage.store(allow_networks="127.0.0.0/8") as store:
+        with _server() as url:
+            before = await _bare(url, count)
+            one = await _callbacks(store, url, count, 1)
+            between = await _bare(url, count)
+            two = await _callbacks(store, url, count, 2)
+            after = await _bare(url, count)
+    beside_one, beside_two = _mean(before, between), _mean(between, after)
+    bare = _mean(beside_one, beside_two)
     return {
-        "callbacks_per_s": callbacks_per_s,
-        "callbacks_of_two_per_s": of_two_per_s,
-        "bare_per_s": bare_per_s,
-        "ratio": callbacks_per_s / bare_per_s,
-        "ratio_of_two": of_two_per_s / bare_per_s,
-        "python_us_per_callback": python_us,
+        "callbacks_per_s": count / one.seconds,
+        "callbacks_of_two_per_s": count / two.seconds,
+        "bare_per_s": count / bare.seconds,
+        "ratio": beside_one.seconds / one.seconds,
+        "ratio_of_two": beside_two.seconds / two.seconds,
+        "cpu_ratio": beside_one.cpu_s / one.worker_cpu_s,
+        "python_us_per_callback": one.worker_cpu_s / count * 1e6,
+        "bare_python_us_per_call": bare.cpu_s / count * 1e6,
+        "redis_us_per_callback": one.server_cpu_s / count * 1e6,
     }
+
+
+def _mean(one: Called, other: Called) -> Called:
+    return Called((one.seconds + other.seconds) / 2, (one.cpu_s + other.cpu_s) / 2)
+
+
+SCENARIO = Scenario(run, size=30_000, quick_size=5_000)

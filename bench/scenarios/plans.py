@@ -6,8 +6,8 @@ import statistics
 import time
 from collections.abc import Callable
 
+from bench.stage import Metrics, Scenario, Stage
 from engine.plan import Plan, Proposer, parse_schedule
-from engine.store import Store
 
 NOW = 1_796_000_000_000
 CORPUS = (
@@ -43,8 +43,9 @@ def cost_us(work: Callable[[], object], repeats: int = REPEATS) -> float:
     return min(rounds)
 
 
-async def run(store: Store, count: int) -> dict[str, float]:
-    """Return medians over the corpus in each zone, and the cost of one of `count` cached jobs."""
+async def run(stage: Stage) -> Metrics:
+    """Return medians over the corpus in each zone, and the cost of one of as many cached jobs as
+    the stage has."""
     parse, following = [], []
     for zone in ZONES:
         for expr in CORPUS:
@@ -54,10 +55,13 @@ async def run(store: Store, count: int) -> dict[str, float]:
     plan, proposer = Plan.of(parse_schedule("30 2 * * *", "Europe/Berlin", now=NOW)), Proposer()
     due_at = plan.first_after(NOW, NOW)
     assert due_at is not None
-    cached = cost_us(lambda: proposer.propose(plan, due_at, due_at), count)
+    cached = cost_us(lambda: proposer.propose(plan, due_at, due_at), stage.size)
     return {
         "parse_us_median": statistics.median(parse),
         "next_us_median": statistics.median(following),
         "next_us_worst": max(following),
         "cached_proposal_us": cached,
     }
+
+
+SCENARIO = Scenario(run, size=100_000, quick_size=100_000)

@@ -11,16 +11,16 @@ from collections.abc import AsyncIterator, Callable, Iterable, Iterator
 from contextlib import asynccontextmanager
 from typing import Any
 
+import uvloop
 from starlette.applications import Starlette
 from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
 
 from api.server import listen, serve, serve_app
-from bench.scenarios.http import _run_fast as run_fast
-from bench.scenarios.spike import PAYLOAD, seed
+from bench.seeding import seed
+from bench.stage import PAYLOAD, Metrics, Scenario, Stage
 from engine.config import Config
-from engine.store import Store
 from engine.store.connection import connect
 from engine.store.server import time_ms
 
@@ -46,11 +46,11 @@ def _head(path: str, media_type: str, length: int) -> bytes:
 
 
 def _serve_api(config: Config) -> None:
-    run_fast(serve(config, asyncio.Event()))
+    uvloop.run(serve(config, asyncio.Event()))
 
 
 def _serve_bare(config: Config) -> None:
-    run_fast(_bare(config))
+    uvloop.run(_bare(config))
 
 
 async def _bare(config: Config) -> None:
@@ -174,25 +174,27 @@ async def _bulk(port: int, lines: Iterable[bytes]) -> float:
     return created / (time.perf_counter() - started)
 
 
-async def run(store: Store, count: int) -> dict[str, float]:
+async def run(stage: Stage) -> Metrics:
     """Return jobs stored a second: one API process asked by single POSTs and in bulk, and a process
     that stores them itself; and the ratio of the POSTs to a bare endpoint's."""
-    posts = max(count // 10, 1_000)
-    async with (
-        _served(_serve_bare, store.config) as bare_port,
-        _served(_serve_api, store.config) as port,
-    ):
+    count, config = stage.size, stage.config()
+    posts = max(count // 10, CONNECTIONS)
+    async with _served(_serve_bare, config) as bare_port, _served(_serve_api, config) as port:
         for at in (bare_port, port):
             await _post(at, CONNECTIONS, "warm")
         before = await _post(bare_port, posts, "bare")
         posts_per_s = await _post(port, posts, "post")
         bare_per_s = (before + await _post(bare_port, posts, "bare")) / 2
         bulk_per_s = await _bulk(port, (_job(f"bulk-{n:012x}") for n in range(count)))
-    now = await time_ms(store.client)
+    async with stage.store() as store:
+        direct_per_s = await seed(store, count, await time_ms(store.client))
     return {
         "posts_per_s": posts_per_s,
         "bare_posts_per_s": bare_per_s,
         "ratio": posts_per_s / bare_per_s,
         "bulk_jobs_per_s": bulk_per_s,
-        "direct_jobs_per_s": await seed(store, count, now, "0 0 * * *"),
+        "direct_jobs_per_s": direct_per_s,
     }
+
+
+SCENARIO = Scenario(run, size=200_000, quick_size=30_000)
