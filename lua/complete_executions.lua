@@ -35,16 +35,21 @@ redis.call('EXISTS', jobs, buckets, dead, outbox, ledger)
 local at = { jobs = jobs, buckets = buckets, dead = dead, now = now, job_prefix = job_prefix, due_prefix = due_prefix,
   runs_prefix = runs_prefix, letter_prefix = letter_prefix, inputs_prefix = inputs_prefix, outbox = outbox,
   history_limit = history_limit, gates = read_gates(gates), touched = {} }
-local is_read = has_group(ready)
-local reply, rows, seen, row_of = {}, {}, {}, {}
+local is_read, count = has_group(ready), (#ARGV - outcomes + 1) / 9
+-- What a consumer ends together it has often read together: one look finds most of it.
+local held = is_read and count > 1 and held_between(ready, consumer, ARGV[outcomes], ARGV[#ARGV - 8], count) or {}
+local reply, rows, plain, seen, is_twice = {}, {}, {}, {}, {}
 for n = outcomes, #ARGV, 9 do
   local entry, deliveries, execution_id, attempt, outcome, detail, since, record, result = unpack(ARGV, n, n + 8)
   local id, nominal_at = split_execution_id(execution_id)
   local answer = 'stale'
-  if is_read and not seen[entry] and holds(ready, entry, consumer, deliveries) then
+  if is_read and not seen[entry] and (held[entry] == tonumber(deliveries) or holds(ready, entry, consumer, deliveries)) then
     local live = redis.call('HMGET', job_prefix .. id, 'x:' .. nominal_at, 'head')
     local is_known = is_offered(live[1], attempt, entry)
-    if is_known or is_entry_of(ready, entry, execution_id, attempt) then
+    if is_known and not is_twice[id] and is_plain_end(at, outcome, live[2]) then
+      answer, seen[entry], is_twice[id] = 'done', true, true
+      note_plain_end(at, plain, entry, id, nominal_at, execution_id, record, live[2])
+    elseif is_known or is_entry_of(ready, entry, execution_id, attempt) then
       answer, seen[entry] = 'done', true
       local row = { entry = entry, is_known = is_known, id = id, nominal_at = nominal_at, execution_id = execution_id,
         number = attempt, outcome = outcome, detail = detail, since = since, record = record,
@@ -53,7 +58,7 @@ for n = outcomes, #ARGV, 9 do
         row.stream, row.fields = stream, outcome == 'dead' and read_entry(ready, entry)
         row.lanes = at.gates and string.match(live[1], ';(.*)$')
         -- Of two attempts of a job the later one finds another head than it was.
-        row.head, row_of[id] = not row_of[id] and live[2] or nil, row
+        row.head, is_twice[id] = not is_twice[id] and live[2] or nil, true
         touch_settle(at, row)
       end
       rows[#rows + 1] = row
@@ -67,6 +72,7 @@ end
 
 touch_gathered(at)
 local events = {}
+end_plainly(at, ready, plain, events)
 for _, row in ipairs(rows) do
   drop_entry(ready, row.entry)
   local subject = row.outcome == 'skipped' and row.id or row.execution_id

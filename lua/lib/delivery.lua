@@ -18,6 +18,15 @@ local function holds(ready, entry, consumer, deliveries)
   return pending and pending[2] == consumer and pending[4] == tonumber(deliveries)
 end
 
+-- The deliveries of what this consumer holds from one entry to another, by entry, `most` at the most.
+local function held_between(ready, consumer, first, last, most)
+  local held = {}
+  for _, pending in ipairs(redis.call('XPENDING', ready, 'workers', first, last, most, consumer)) do
+    held[pending[1]] = pending[4]
+  end
+  return held
+end
+
 -- The fields of an entry by name, nil if it is gone; and as they came.
 local function read_entry(ready, entry)
   local found = redis.call('XRANGE', ready, entry, entry)[1]
@@ -43,10 +52,16 @@ local function is_promised(job, nominal_at, attempt)
   return where == 'async' and number == attempt
 end
 
--- An entry leaves its stream here and nowhere else: acknowledged and deleted, in the script that records the outcome.
+-- Entries leave their stream here and nowhere else: acknowledged and deleted, in the script that records the outcome.
+local function drop_entries(ready, entries)
+  if #entries > 0 then
+    redis.call('XACK', ready, 'workers', unpack(entries))
+    redis.call('XDEL', ready, unpack(entries))
+  end
+end
+
 local function drop_entry(ready, entry)
-  redis.call('XACK', ready, 'workers', entry)
-  redis.call('XDEL', ready, entry)
+  drop_entries(ready, { entry })
 end
 
 -- Take an execution off the live ones. Returns whether the job's rules are to see its end: not if a backfill started it. `head`

@@ -38,8 +38,13 @@ local function change_head(key, changes)
   redis.call('HSET', key, 'head', head_of(head))
 end
 
+-- A head with so many more live executions.
+local function with_live(text, by)
+  local before, live, behind = string.match(text, '^(%S+ %S+ %S+ %S+ )(%d+)(.*)$')
+  return before .. live + by .. behind
+end
+
 -- `text` is the head, where the script has read it and changed nothing of it since.
 local function count_live(key, by, text)
-  local before, live, behind = string.match(text or redis.call('HGET', key, 'head'), '^(%S+ %S+ %S+ %S+ )(%d+)(.*)$')
-  redis.call('HSET', key, 'head', before .. live + by .. behind)
+  redis.call('HSET', key, 'head', with_live(text or redis.call('HGET', key, 'head'), by))
 end
