@@ -21,7 +21,7 @@ from engine.store.snapshot import read_calendars
 
 ROUNDS = 20
 """Commits of one shard before the others get their turn."""
-GATHER_MS = 4
+GATHER_MS = 3
 """From the begin of a step to that of the next while jobs come due all the time: a look, and a
 script a shard, cost the same for one job and for ten."""
 

@@ -50,6 +50,7 @@ GUARDS: dict[str, str | None] = {
     "record_effect": "lib/draining",
     "report_execution": "lib/draining",
     "find_jobs": None,
+    "glance_due": None,
     "release_lease": None,
     "announce_scheduler": None,
     "freeze_shard": None,
