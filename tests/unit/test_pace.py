@@ -28,8 +28,8 @@ async def test_a_quick_server_is_given_more_up_to_the_most() -> None:
     timer = Timer()
     pace = Pace(1_000, timer)
     await run(pace, timer, 250, 2.0)
-    assert pace.size == 500
-    await run(pace, timer, 500, 0.5)
+    assert pace.size == 375
+    await run(pace, timer, 375, 0.5)
     assert pace.size == 1_000
 
 
@@ -50,7 +50,7 @@ async def test_one_script_that_waited_for_the_machine_changes_nothing() -> None:
     pace = Pace(1_000, timer)
     await run(pace, timer, 250, 2.0)
     await run(pace, timer, 250, 200.0)
-    assert pace.size == 500
+    assert pace.size == 375
 
 
 async def test_a_script_of_few_members_says_nothing_of_what_one_costs() -> None:
