@@ -24,12 +24,13 @@ DEADLINE_S = 10
 ROOT = Path(__file__).parents[2]
 
 PARENT = """
-import pathlib, signal, sys
+import pathlib, sys, time
 from engine.embedded import EmbeddedServer
 server = EmbeddedServer(pathlib.Path(sys.argv[1]))
 try:
     print(server.start(), server.pid, flush=True)
-    signal.pause()
+    while True:  # not signal.pause: one that comes just before it would go unseen
+        time.sleep(0.02)
 except KeyboardInterrupt:
     server.stop()
 """
