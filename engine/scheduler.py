@@ -188,8 +188,10 @@ class Scheduler:
 
     async def _commits(self, lease: Lease, found: Slice) -> list[Commit]:
         """Return what is to be committed of a slice."""
-        jobs = [member for member in found.members if b"@" not in member[0]]
         attempts = [member for member in found.members if b"@" in member[0]]
+        jobs = found.members
+        if attempts:
+            jobs = [member for member in jobs if b"@" not in member[0]]
         where = (self._store, lease.shard, lease.token, self._keeper.holder, found.bucket)
         commits = []
         if jobs:

@@ -38,7 +38,7 @@ local at = { jobs = jobs, buckets = buckets, dead = dead, now = now, job_prefix 
 local is_read, count = has_group(ready), (#ARGV - outcomes + 1) / 9
 -- What a consumer ends together it has often read together: one look finds most of it.
 local held = is_read and count > 1 and held_between(ready, consumer, ARGV[outcomes], ARGV[#ARGV - 8], count) or {}
-local reply, rows, plain, seen, is_twice = {}, {}, {}, {}, {}
+local reply, rows, plain, seen, jobs_seen = {}, {}, {}, {}, {}
 for n = outcomes, #ARGV, 9 do
   local entry, deliveries, execution_id, attempt, outcome, detail, since, record, result = unpack(ARGV, n, n + 8)
   local id, nominal_at = split_execution_id(execution_id)
@@ -46,8 +46,8 @@ for n = outcomes, #ARGV, 9 do
   if is_read and not seen[entry] and (held[entry] == tonumber(deliveries) or holds(ready, entry, consumer, deliveries)) then
     local live = redis.call('HMGET', job_prefix .. id, 'x:' .. nominal_at, 'head')
     local is_known = is_offered(live[1], attempt, entry)
-    if is_known and not is_twice[id] and is_plain_end(at, outcome, live[2]) then
-      answer, seen[entry], is_twice[id] = 'done', true, true
+    if is_known and not jobs_seen[id] and is_plain_end(at, outcome, live[2]) then
+      answer, seen[entry], jobs_seen[id] = 'done', true, true
       note_plain_end(at, plain, entry, id, nominal_at, execution_id, record, live[2])
     elseif is_known or is_entry_of(ready, entry, execution_id, attempt) then
       answer, seen[entry] = 'done', true
@@ -58,7 +58,7 @@ for n = outcomes, #ARGV, 9 do
         row.stream, row.fields = stream, outcome == 'dead' and read_entry(ready, entry)
         row.lanes = at.gates and string.match(live[1], ';(.*)$')
         -- Of two attempts of a job the later one finds another head than it was.
-        row.head, is_twice[id] = not is_twice[id] and live[2] or nil, true
+        row.head, jobs_seen[id] = not jobs_seen[id] and live[2] or nil, true
         touch_settle(at, row)
       end
       rows[#rows + 1] = row

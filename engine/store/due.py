@@ -167,10 +167,7 @@ async def fire_due(
 ) -> Fired:
     """Commit what was proposed for due jobs of one bucket. Raises Fenced if the lease has gone to
     another."""
-    [fired] = await fire_many(store, [firing(store, shard, token, holder, bucket, groups)])
-    if isinstance(fired, Exception):
-        raise fired
-    return fired
+    return await _fire_one(store, firing(store, shard, token, holder, bucket, groups))
 
 
 async def fire_many(store: Store, calls: Sequence[Call]) -> list[Fired | Exception]:
@@ -181,6 +178,13 @@ async def fire_many(store: Store, calls: Sequence[Call]) -> list[Fired | Excepti
         reply if isinstance(reply, Exception) else _FIRED[name](reply)
         for reply, (name, _, _) in zip(replies, calls, strict=True)
     ]
+
+
+async def _fire_one(store: Store, call: Call) -> Fired:
+    [fired] = await fire_many(store, [call])
+    if isinstance(fired, Exception):
+        raise fired
+    return fired
 
 
 def firing(
@@ -236,10 +240,7 @@ async def fire_attempts(
     store: Store, shard: Shard, token: str, holder: str, bucket: str, members: Sequence[Member]
 ) -> Fired:
     """Offer attempts whose time has come. Raises Fenced if the lease has gone to another."""
-    [fired] = await fire_many(store, [offering(store, shard, token, holder, bucket, members)])
-    if isinstance(fired, Exception):
-        raise fired
-    return fired
+    return await _fire_one(store, offering(store, shard, token, holder, bucket, members))
 
 
 def offering(
